@@ -1,0 +1,78 @@
+"""The rules of reinforcement learning that several algorithms share: pure functions of one episode."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+UNAVAILABLE = -1e9  # the logit of an action that cannot be taken: its probability is exactly 0
+
+
+def taken(values: Float[Array, "*b A"], actions: Int[Array, "*b"]) -> Float[Array, "*b"]:
+    """The value of the action taken.
+
+    A product with a one-hot vector rather than a gather: its gradient is then no scatter, which on a GPU
+    adds in no fixed order and would make two equal runs differ in their last bits.
+    """
+    return jnp.sum(values * jax.nn.one_hot(actions, values.shape[-1], dtype=values.dtype), axis=-1)
+
+
+def log_softmax(logits: Float[Array, "*b A"], avail: Bool[Array, "*b A"]) -> Float[Array, "*b A"]:
+    """Log-probabilities over the available actions."""
+    return jax.nn.log_softmax(jnp.where(avail, logits, UNAVAILABLE))
+
+
+def log_mixture(
+    logits: Float[Array, "*b A"], avail: Bool[Array, "*b A"], epsilon: Float[Array, ""]
+) -> Float[Array, "*b A"]:
+    """Log-probabilities with `epsilon` spread over all actions and the unavailable ones then cut out."""
+    mixed = (1 - epsilon) * jax.nn.softmax(logits) + epsilon / logits.shape[-1]
+    cut = jnp.where(avail, mixed, 0.0)
+    probs = cut / jnp.maximum(jnp.sum(cut, axis=-1, keepdims=True), 1e-10)
+    return jnp.where(avail, jnp.log(jnp.maximum(probs, 1e-10)), UNAVAILABLE)
+
+
+def greedy(values: Float[Array, "*b A"], avail: Bool[Array, "*b A"]) -> Int[Array, "*b"]:
+    """The best available action."""
+    return jnp.argmax(jnp.where(avail, values, -jnp.inf), axis=-1)
+
+
+def pick(log_pi: Float[Array, "*b A"], luck: Float[Array, "*b"]) -> Int[Array, "*b"]:
+    """The action that `luck`, uniform in [0, 1), draws from the policy by its cumulative distribution."""
+    upto = jnp.cumsum(jnp.exp(log_pi), axis=-1)
+    return jnp.sum(upto <= luck[..., None] * upto[..., -1:], axis=-1)
+
+
+def masked_mean(values: Float[Array, "*b"], mask: Bool[Array, "*b"]) -> Float[Array, ""]:
+    """The mean over the entries that count (0 where none does)."""
+    return jnp.sum(jnp.where(mask, values, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
+
+
+def soft_improvement(
+    log_pi: Float[Array, "*b A"], q: Float[Array, "*b A"], alpha: Float[Array, ""]
+) -> Float[Array, "*b"]:
+    """E_pi[alpha log pi - Q]: alpha times the divergence of pi from exp(Q / alpha), up to a constant."""
+    return jnp.sum(jnp.exp(log_pi) * (alpha * log_pi - q), axis=-1)
+
+
+def td_lambda(
+    reward: Float[Array, " T"],
+    terminated: Bool[Array, " T"],
+    mask: Bool[Array, " T"],
+    value: Float[Array, " T+1"],
+    gamma: float,
+    lambda_: float,
+) -> Float[Array, " T"]:
+    """The returns G_t = r_t + gamma (1 - d_t) [(1 - lambda) V_{t+1} + lambda G_{t+1}] of one episode.
+
+    An episode that was cut off (by its time limit, at whatever row) goes on in the value of the row
+    behind its last one; one that terminated does not: this is the only place that makes the difference.
+    """
+    on = gamma * (1.0 - terminated)
+    carry = on * lambda_ * jnp.append(mask[1:], False)  # G_{t+1} counts where row t+1 is of this episode
+    g = reward + (on - carry) * value[1:]
+
+    def compose(later, earlier):  # G_t = g + carry G_{t+1} is affine, and affine maps compose
+        return earlier[0] + earlier[1] * later[0], earlier[1] * later[1]
+
+    returns, _ = jax.lax.associative_scan(compose, (g, carry), reverse=True)
+    return returns

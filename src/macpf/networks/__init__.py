@@ -1,0 +1,1 @@
+"""Networks: each takes one agent at one moment."""

@@ -1,0 +1,104 @@
+"""The bodies and heads of agents: each takes one agent at one moment; weights are shared over agents."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from macpf.networks.gru import gru_scan, gru_step
+from macpf.types import EnvSpec, PRNGKey
+
+
+class FeedForward(eqx.Module):
+    """One hidden layer, no memory."""
+
+    layer: eqx.nn.Linear
+    memory_size: int = eqx.field(static=True, default=0)
+
+    def __call__(
+        self, x: Float[Array, " I"], hidden: Float[Array, " 0"]
+    ) -> tuple[Float[Array, " H"], Float[Array, " 0"]]:
+        return jax.nn.relu(self.layer(x)), hidden
+
+    def unroll(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
+        return jax.nn.relu(jax.vmap(self.layer)(xs))
+
+
+class Recurrent(eqx.Module):
+    """A hidden layer, then a GRU: its output is both feature and memory."""
+
+    layer: eqx.nn.Linear
+    cell: eqx.nn.GRUCell
+    memory_size: int = eqx.field(static=True)
+
+    def __call__(
+        self, x: Float[Array, " I"], hidden: Float[Array, " H"]
+    ) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
+        h = gru_step(self.cell, jax.nn.relu(self.layer(x)), hidden)
+        return h, h
+
+    def unroll(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
+        return gru_scan(self.cell, jax.nn.relu(jax.vmap(self.layer)(xs)))
+
+
+Body = FeedForward | Recurrent
+
+
+class Agent(eqx.Module):
+    """A body and a head that gives one number per action: logits of a policy, or values of a critic."""
+
+    body: Body
+    head: eqx.nn.Linear
+
+
+def make_body(key: PRNGKey, inputs: int, hidden: int, recurrent: bool) -> Body:
+    """A body of `hidden` units."""
+    layer_key, cell_key = jax.random.split(key)
+    layer = eqx.nn.Linear(inputs, hidden, key=layer_key)
+    if not recurrent:
+        return FeedForward(layer)
+    return Recurrent(layer, eqx.nn.GRUCell(hidden, hidden, key=cell_key), memory_size=hidden)
+
+
+def make_agent(key: PRNGKey, spec: EnvSpec, hidden: int, recurrent: bool) -> Agent:
+    """An agent for the task's inputs and actions."""
+    body_key, head_key = jax.random.split(key)
+    body = make_body(body_key, input_size(spec), hidden, recurrent)
+    return Agent(body, eqx.nn.Linear(hidden, spec.n_actions, key=head_key))
+
+
+def input_size(spec: EnvSpec) -> int:
+    """The number of features `agent_inputs` gives."""
+    return spec.obs_dim + spec.n_actions + spec.n_agents
+
+
+def agent_inputs(
+    obs: Float[Array, "*b N O"], previous: Int[Array, "*b N"], n_actions: int
+) -> Float[Array, "*b N I"]:
+    """What each agent is told: its observation, its previous action (zeros at first), its index."""
+    n_agents = obs.shape[-2]
+    ids = jnp.broadcast_to(jnp.eye(n_agents), (*obs.shape[:-1], n_agents))
+    return jnp.concatenate([obs, jax.nn.one_hot(previous, n_actions), ids], axis=-1)
+
+
+def previous_actions(actions: Int[Array, "T N"]) -> Int[Array, "T N"]:
+    """The action before each row of an episode (-1: none yet)."""
+    return jnp.concatenate([jnp.full_like(actions[:1], -1), actions[:-1]])
+
+
+def unroll_together(bodies: Sequence[Body], xs: Float[Array, "T N I"]) -> list[Float[Array, "T N H"]]:
+    """The features several bodies of one shape make of the same episode.
+
+    A GPU waits for launches, so there one scan carries all bodies; a CPU computes, and is quicker with
+    one scan for each.
+    """
+    if jax.default_backend() == "cpu":
+        return [_unroll(body, xs) for body in bodies]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *bodies)
+    return list(jax.vmap(_unroll, in_axes=(0, None))(stacked, xs))
+
+
+def _unroll(body: Body, xs: Float[Array, "T N I"]) -> Float[Array, "T N H"]:
+    return jax.vmap(body.unroll, in_axes=1, out_axes=1)(xs)

@@ -1,0 +1,104 @@
+"""The optimisers of the reference implementations, and copies of networks that lag behind.
+
+The only file that knows optax: everywhere else an optimiser is a value with `init` and `descend`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from macpf.errors import require
+from macpf.types import Step
+
+Params = TypeVar("Params")
+OptState = Any
+
+
+@dataclass(frozen=True)
+class RMSprop:
+    """PyTorch's RMSprop as PyMARL sets it: no momentum, not centred, eps outside the square root."""
+
+    lr: float = 5e-4
+    decay: float = 0.99
+    eps: float = 1e-5
+    clip: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.lr, self.clip)
+
+    def transform(self) -> optax.GradientTransformation:
+        rms = optax.scale_by_rms(decay=self.decay, eps=self.eps, initial_scale=0.0, eps_in_sqrt=False)
+        return optax.chain(optax.clip_by_global_norm(self.clip), rms, optax.scale(-self.lr))
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam, with the same clip of the global gradient norm."""
+
+    lr: float = 5e-4
+    eps: float = 1e-8
+    clip: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.lr, self.clip)
+
+    def transform(self) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.lr, eps=self.eps))
+
+
+Optimiser = RMSprop | Adam
+
+
+def _check(lr: float, clip: float) -> None:
+    require(lr > 0, f"the learning rate must be positive, not {lr}")
+    require(clip > 0, f"the clip of the gradient norm must be positive, not {clip}")
+
+
+def init(optimiser: Optimiser, params: Any) -> OptState:
+    """The optimiser's state for these parameters."""
+    return optimiser.transform().init(eqx.filter(params, eqx.is_array))
+
+
+def descend(
+    optimiser: Optimiser, params: Params, gradient: Params, state: OptState
+) -> tuple[Params, OptState]:
+    """One step against the gradient."""
+    updates, state = optimiser.transform().update(gradient, state)  # type: ignore[arg-type]
+    return eqx.apply_updates(params, updates), state
+
+
+def init_lists(
+    optimiser: Optimiser, networks: Mapping[str, Any], lists: Iterable[tuple[str, ...]]
+) -> dict[str, OptState]:
+    """One state for every list of networks that shares an optimiser."""
+    return {"+".join(names): init(optimiser, {n: networks[n] for n in names}) for names in lists}
+
+
+def descend_lists(
+    optimiser: Optimiser,
+    networks: Mapping[str, Any],
+    gradients: Mapping[str, Any],
+    states: Mapping[str, OptState],
+    lists: Iterable[tuple[str, ...]],
+) -> tuple[dict[str, Any], dict[str, OptState]]:
+    """One step of every list that has a gradient; a network without one in such a list counts with zero."""
+    networks, states = dict(networks), dict(states)
+    for names in lists:
+        if any(name in gradients for name in names):
+            params = {name: networks[name] for name in names}
+            zeros = jax.tree.map(jnp.zeros_like, eqx.filter(params, eqx.is_array))
+            gradient = {name: gradients.get(name, zeros[name]) for name in names}
+            moved, states["+".join(names)] = descend(optimiser, params, gradient, states["+".join(names)])
+            networks.update(moved)
+    return networks, states
+
+
+def lag(target: Params, online: Params, updates: Step, period: int) -> Params:
+    """The target network after `updates` updates: a copy of the online one at every `period`-th."""
+    copy = updates % period == 0
+    return jax.tree.map(lambda old, new: jnp.where(copy, new, old), target, online)
