@@ -1,16 +1,27 @@
 """How long one training iteration takes: losses, gradients and targets on random batches of known shapes."""
 
+import importlib.util
+import json
 import statistics
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
+from macpf.algorithms import ALGORITHMS
 from macpf.types import Algorithm, EnvSpec, Observation, Trajectory
+from macpf.version import __version__
+
+IN_A_ROW = 4
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,11 @@ def random_batch(shape: Shape, seed: int = 0) -> Trajectory:
     )
 
 
-def time_update(algorithm: Algorithm[Any], shape: Shape, seeds: int, seconds: float = 3.0) -> float:
-    """Milliseconds of one update of `seeds` vmapped learners, the median over some repetitions."""
+def time_update(algorithm: Algorithm[Any], shape: Shape, seeds: int, seconds: float) -> float:
+    """Milliseconds of one update of `seeds` vmapped learners, each with a batch of its own.
+
+    As in training, several updates follow one another inside one compiled program.
+    """
     keys = jax.random.split(jax.random.key(0), seeds)
     learners = jax.vmap(lambda key: algorithm.init(key, shape.spec))(keys)
     batches = [random_batch(shape, seed) for seed in range(seeds)]
@@ -71,18 +85,59 @@ def time_update(algorithm: Algorithm[Any], shape: Shape, seeds: int, seconds: fl
 
     @jax.jit
     @jax.vmap
-    def update(learner, batch, key):
-        return algorithm.update(learner, batch, key, jnp.zeros((), jnp.int32))[0]
+    def updates(learner, batch, key):
+        def update(learner, key):
+            return algorithm.update(learner, batch, key, jnp.zeros((), jnp.int32))[0], None
 
-    return median_ms(lambda: jax.block_until_ready(update(learners, batch, keys)), seconds)
+        return jax.lax.scan(update, learner, jax.random.split(key, IN_A_ROW))[0]
+
+    return median_ms(lambda: jax.block_until_ready(updates(learners, batch, keys)), seconds) / IN_A_ROW
+
+
+def time_torch(shape: Shape, seconds: float) -> float | None:
+    """The same iteration, written plainly in PyTorch; None where torch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    from macpf.benchmarks.torch_learner import make_iteration
+
+    device = "cpu" if jax.default_backend() == "cpu" else "cuda"
+    sizes = (shape.agents, shape.actions, shape.obs, shape.state, shape.steps, shape.batch)
+    return median_ms(make_iteration(*sizes, device=device), seconds)
 
 
 def median_ms(iteration: Callable[[], Any], seconds: float) -> float:
-    """The median time of one call, after a warm-up, in about so many seconds and at least five calls."""
+    """The median time of one call, after a warm-up, in about so many seconds and at least three calls."""
     iteration()
     times: list[float] = []
-    while sum(times) < seconds or len(times) < 5:
+    while sum(times) < seconds or len(times) < 3:
         start = time.perf_counter()
         iteration()
         times.append(time.perf_counter() - start)
     return 1e3 * statistics.median(times)
+
+
+def main(seeds: Sequence[int], seconds: float, out: Path | None) -> None:
+    """Times every algorithm on every shape, prints the table, and writes the numbers where asked to."""
+    device = jax.devices()[0].device_kind
+    table = Table(title=f"One training iteration on {device}, ms (x: times PyTorch's)")
+    for column in ("algorithm", "shape", "PyTorch", *(f"{n} seed{'s' * (n > 1)}" for n in seeds)):
+        table.add_column(column, justify="left" if column in ("algorithm", "shape") else "right")
+    rows: list[dict[str, Any]] = []
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("timing", total=len(ALGORITHMS) * len(SHAPES) * len(seeds))
+        for shape in SHAPES:
+            torch_ms = time_torch(shape, seconds)
+            for name, entry in ALGORITHMS.items():
+                ms = {}
+                for n in seeds:
+                    ms[n] = time_update(entry.make(), shape, n, seconds)
+                    progress.advance(task)
+                rows.append({"algorithm": name, "shape": asdict(shape), "torch_ms": torch_ms, "ms": ms})
+                cells = (f"{v:.1f}" + (f" ({v / torch_ms:.2f}x)" if torch_ms else "") for v in ms.values())
+                table.add_row(name, shape.name, "-" if torch_ms is None else f"{torch_ms:.1f}", *cells)
+    Console().print(table)
+    if out is not None:
+        versions = {"macpf": __version__, "jax": jax.__version__}
+        command = " ".join(["macpf", *sys.argv[1:]])
+        result = {"command": command, "device": device, "versions": versions, "rows": rows}
+        out.write_text(json.dumps(result, indent=1) + "\n")

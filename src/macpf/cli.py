@@ -1,0 +1,286 @@
+"""The command line: `macpf list | train | resume | evaluate | bench`."""
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from macpf.algorithms import ALGORITHMS
+from macpf.benchmarks import learner as learner_benchmark
+from macpf.envs import TASKS
+from macpf.errors import UserError, require, unknown
+from macpf.experiments.experiment import Experiment
+from macpf.experiments.presets import Preset, experiment
+from macpf.report import figures, joint
+from macpf.runs import drive
+from macpf.runs.directory import open_run
+from macpf.runs.run import Run, free_path, load
+
+Options = TypeVar("Options")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; 0: done, 2: a mistake, told in one sentence, 130: stopped by the user."""
+    command, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    try:
+        if command in ("-h", "--help"):
+            _help()
+            return 0
+        if command not in COMMANDS:
+            raise unknown("command", command, COMMANDS)
+        COMMANDS[command](rest)
+        return 0
+    except UserError as error:
+        print(f"macpf: {error}", file=sys.stderr)
+        return 2
+    except drive.InterruptedRunError as stopped:
+        print(f"macpf: {stopped}", file=sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        print("macpf: broken off; what the latest checkpoint holds can be resumed", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def list_(args: list[str]) -> None:
+    """Algorithms and tasks, one line each, with sizes."""
+    _parse(Nothing, args, "list")
+    console = Console()
+    console.print("Algorithms", style="bold")
+    for name, entry in ALGORITHMS.items():
+        console.print(f"  {name:18}{entry.what} ({entry.paper})", highlight=False)
+    console.print("\nTasks", style="bold")
+    sizes = Table.grid(padding=(0, 2))
+    sizes.add_row("  ", "", "agents", "actions", "obs", "state", "steps", style="dim")
+    for name, task in TASKS.items():
+        spec = task.make().spec
+        numbers = (spec.n_agents, spec.n_actions, spec.obs_dim, spec.state_dim, spec.horizon)
+        sizes.add_row("", f"{name}", *map(str, numbers), task.what)
+    console.print(sizes, highlight=False)
+
+
+def train(args: list[str]) -> None:
+    """Trains an algorithm on a task: a new run directory, live progress, figures."""
+    words = [arg for arg in args[:2] if not arg.startswith("-")]
+    if len(words) < 2:
+        _usage_of_train(args, words)
+        return
+    preset, args = _preset(args[2:])
+    chosen = experiment(words[0], words[1], preset)
+    options = _parse(_train_options(chosen), args, f"train {words[0]} {words[1]}")
+    seeds = tuple(range(options.seed, options.seed + options.seeds))
+    require(options.seeds > 0, f"the number of seeds must be positive, not {options.seeds}")
+    require(options.seed >= 0, f"the first seed must not be negative, not {options.seed}")
+    values = {f.name: getattr(options, f.name) for f in fields(Experiment) if f.name not in ("name", "task")}
+    wanted = Experiment(name=chosen.name, task=chosen.task, **values)
+    path = free_path(wanted) if options.out is None else options.out
+    drive.start(path, wanted, seeds, Console(stderr=True), options.checkpoint_seconds)
+    _show(load(path))
+
+
+def resume(args: list[str]) -> None:
+    """Goes on with a run exactly where it stopped."""
+    options = _parse(ResumeOptions, args, "resume")
+    run = open_run(options.run)
+    drive.proceed(run, Console(stderr=True), options.checkpoint_seconds)
+    _show(load(options.run))
+
+
+def evaluate(args: list[str]) -> None:
+    """Evaluates a trained policy, seed by seed."""
+    options = _parse(EvaluateOptions, args, "evaluate")
+    run = load(options.run)
+    scores = run.evaluate(options.policy, options.episodes, sample=options.sample, seed=options.seed)
+    how = "sampled" if options.sample else "greedy"
+    title = f"{how} pi_{options.policy} of {options.run}: {options.episodes} episodes"
+    table = Table("seed", "return", "std", "won", "steps", title=title)
+    rows = zip(run.seeds, scores.returns, scores.won, scores.length, strict=True)
+    for seed, returns, won, length in rows:
+        numbers = (np.mean(returns), np.std(returns), np.mean(won), np.mean(length))
+        table.add_row(str(seed), *(f"{x:.3f}" for x in numbers))
+    means = np.mean(scores.returns, axis=1)
+    numbers = (np.mean(means), np.std(means), np.mean(scores.won), np.mean(scores.length))
+    table.add_section()
+    table.add_row("all", *(f"{x:.3f}" for x in numbers))
+    Console().print(table)
+
+
+def bench(args: list[str]) -> None:
+    """The speed benchmarks, as ratios measured in one run."""
+    options = _parse(BenchOptions, args, "bench")
+    learner_benchmark.main(options.seeds, options.seconds, options.out)
+
+
+COMMANDS: Mapping[str, Callable[[list[str]], None]] = {
+    "list": list_,
+    "train": train,
+    "resume": resume,
+    "evaluate": evaluate,
+    "bench": bench,
+}
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Takes no options."""
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Goes on with a run exactly where it stopped.
+
+    Args:
+        run: the run directory.
+        checkpoint_seconds: time between checkpoints.
+    """
+
+    run: tyro.conf.Positional[Path]
+    checkpoint_seconds: float = drive.CHECKPOINT_SECONDS
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Evaluates a trained policy, seed by seed.
+
+    Args:
+        run: the run directory.
+        policy: which policy: ind (decentralised) or, where the algorithm has one, dep (the chain).
+        episodes: how many episodes for every seed.
+        sample: draw actions instead of taking the likeliest.
+        seed: which episodes.
+    """
+
+    run: tyro.conf.Positional[Path]
+    policy: str = "ind"
+    episodes: int = 32
+    sample: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """The speed benchmarks, as ratios measured in one run.
+
+    Args:
+        name: which benchmark.
+        seeds: numbers of vmapped seeds to time.
+        seconds: time to measure each for.
+        out: a file for the numbers, as JSON.
+    """
+
+    name: tyro.conf.Positional[Literal["learner"]] = "learner"
+    seeds: tuple[int, ...] = (1, 5)
+    seconds: float = 5.0
+    out: Path | None = None
+
+
+def _train_options(chosen: Experiment[Any, Any]) -> type[Any]:
+    """The options of `train`, with the preset's values as defaults: every field of the experiment is one."""
+    unprefixed = tyro.conf.arg(name="")
+    options: list[Any] = [
+        ("seeds", Annotated[int, tyro.conf.arg(help="seeds trained at once")], field(default=5)),
+        ("seed", Annotated[int, tyro.conf.arg(help="the first of them")], field(default=0)),
+        ("out", Annotated[Path | None, tyro.conf.arg(help="the run directory")], field(default=None)),
+        (
+            "checkpoint_seconds",
+            Annotated[float, tyro.conf.arg(help="time between checkpoints")],
+            field(default=drive.CHECKPOINT_SECONDS),
+        ),
+    ]
+    for f in fields(chosen):
+        value = getattr(chosen, f.name)
+        if f.name in ("algorithm", "env"):
+            options.append((f.name, Annotated[type(value), unprefixed], field(default=value)))
+        elif f.name not in ("name", "task"):
+            options.append((f.name, type(value), field(default=value)))
+    made = make_dataclass("TrainOptions", options, frozen=True)
+    made.__doc__ = f"{train.__doc__}\n\n{(Experiment.__doc__ or '').split(chr(10), 2)[2]}"
+    return made
+
+
+def _preset(args: list[str]) -> tuple[Preset, list[str]]:
+    """The named preset among the arguments, and the others: it decides the defaults of the others."""
+    if "--preset" not in args:
+        return "default", args
+    at = args.index("--preset")
+    name = args[at + 1] if at + 1 < len(args) else ""
+    for preset in get_args(Preset):
+        if name == preset:
+            return preset, args[:at] + args[at + 2 :]
+    raise unknown("preset", name, get_args(Preset))
+
+
+def _parse(options: type[Options], args: list[str], command: str) -> Options:
+    """The options in the arguments; a mistake in them is one sentence."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                options,
+                args=args,
+                prog=f"macpf {command}",
+                config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
+                if command.startswith("train")
+                else (),
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UserError(_sentence(said.getvalue())) from None
+
+
+def _sentence(box: str) -> str:
+    """What tyro says in a box with a title, in one sentence."""
+    lines = [line.strip(" │") for line in box.splitlines() if "│" in line]
+    rule = next((i for i, line in enumerate(lines) if line.startswith("──")), len(lines))
+    problem = " ".join(lines[:rule]).rstrip(".")
+    near = re.findall(r"^(--[\w.-]+)", "\n".join(lines[rule:]), flags=re.MULTILINE)
+    hint = f"; did you mean {near[0]}?" if near and "nrecognized" in problem else ""
+    return f"{problem[:1].lower()}{problem[1:]}{hint}" if problem else "these options do not fit (see --help)"
+
+
+def _usage_of_train(args: list[str], words: list[str]) -> None:
+    """What to say where the algorithm or the task is missing."""
+    usage = "macpf train ALGORITHM TASK [--preset default|paper|authors] [options]"
+    if set(args) & {"-h", "--help"}:
+        print(f"usage: {usage}\n\nWith both named, --help shows every option with that experiment's values:")
+        print(f"  macpf train {next(iter(ALGORITHMS))} {next(iter(TASKS))} --help")
+        return
+    if words and words[0] not in ALGORITHMS:
+        raise unknown("algorithm", words[0], ALGORITHMS)
+    raise UserError(f"train needs an algorithm and a task: {usage}")
+
+
+def _show(run: Run) -> None:
+    """The end of a run: scores, the joint policy of a one-shot game, and where everything is."""
+    console = Console()
+    drawn = figures.draw_all(run)
+    last = [line for line in run.metrics if line["epoch"] == run.metrics[-1]["epoch"]]
+    for name in run.experiment.algorithm.policies:
+        returns = np.asarray([line[f"return_{name}"] for line in last])
+        spread = f" +- {returns.std():.2f} over {len(returns)} seeds" if len(returns) > 1 else ""
+        console.print(f"greedy pi_{name}: return {returns.mean():.2f}{spread}", highlight=False)
+    if joint.has_picture(run):
+        console.print(joint.table(run, list(run.experiment.algorithm.policies)[-1]))
+    console.print(f"run: {run.path}", highlight=False, soft_wrap=True)
+    for path in drawn:
+        console.print(f"figure: {path}", highlight=False, soft_wrap=True)
+
+
+def _help() -> None:
+    print("usage: macpf COMMAND [options]\n")
+    for name, command in COMMANDS.items():
+        print(f"  {name:10}{(command.__doc__ or '').splitlines()[0]}")
+    print(
+        "\nmacpf COMMAND --help tells more; macpf train ALGORITHM TASK --help shows that experiment's values."
+    )

@@ -1,0 +1,98 @@
+"""The paper's settings as values: one experiment for every algorithm and task."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any, Literal, get_args
+
+from macpf.algorithms import ALGORITHMS
+from macpf.algorithms.macpf import MACPF
+from macpf.envs import TASKS, make
+from macpf.errors import unknown
+from macpf.experiments.experiment import Experiment
+from macpf.optim import RMSprop
+from macpf.schedules import Constant, Exponential, Linear
+from macpf.types import Algorithm, Environment
+
+Preset = Literal["default", "paper", "authors"]
+
+
+def experiment(
+    algorithm: str, task: str | Environment[Any], preset: Preset = "default"
+) -> Experiment[Any, Any]:
+    """The preset experiment of an algorithm on a task, named or your own.
+
+    "paper" follows the paper where it is explicit, "authors" its published code, and "default" the paper
+    where its theory depends on it and the code elsewhere (docs/architecture.md has the table).
+    """
+    if algorithm not in ALGORITHMS:
+        raise unknown("algorithm", algorithm, ALGORITHMS)
+    if preset not in get_args(Preset):
+        raise unknown("preset", preset, get_args(Preset))
+    learner = ALGORITHMS[algorithm].make()
+    if isinstance(task, str):
+        env, name, shape = make(task), task, FAMILIES[task]
+    else:
+        env, name, shape = task, type(task).__name__, _own_task
+    made = shape(Experiment(algorithm, name, learner, env))
+    return replace(made, algorithm=_as_in(preset, made.algorithm))
+
+
+def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
+    """One hidden layer, lr 3e-4, batches of 64, temperature 1 -> 0.5 times 0.999 an episode; no epsilon."""
+    algorithm = _set(
+        e.algorithm, recurrent=False, optimiser=RMSprop(lr=3e-4), alpha=Exponential(1.0, 0.5, 0.999)
+    )
+    return replace(
+        e, algorithm=algorithm, steps=10_000, batch=64, burn_in=64, eval_every=100, eval_episodes=1
+    )
+
+
+def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
+    """No memory, a fixed temperature of the joint policy, one-step targets: so that all modes count."""
+    algorithm = _set(e.algorithm, recurrent=False, alpha=Constant(0.1), td_lambda=0.0, entropy_reduce="sum")
+    return replace(e, algorithm=algorithm, steps=300_000, batch=32, burn_in=100, eval_every=3_000)
+
+
+def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
+    """Recurrent agents, exploration on, the temperature and exploration of the paper's MPE tasks."""
+    algorithm = _set(
+        e.algorithm,
+        alpha=Linear(0.5, 0.05, 50_000),
+        epsilon=Linear(1.0, 0.05, 50_000),
+        epsilon_mode="behaviour",
+    )
+    return replace(e, algorithm=algorithm)
+
+
+FAMILIES: Mapping[str, Callable[[Experiment[Any, Any]], Experiment[Any, Any]]] = {
+    "matrix-game": _matrix_game,
+    "multi-goal": _multi_goal,
+}
+assert FAMILIES.keys() == TASKS.keys(), "every task needs its settings"
+
+
+def _set(algorithm: Algorithm[Any], **values: Any) -> Any:
+    """The algorithm with those of the values that it has a field for."""
+    known = {field.name for field in fields(algorithm)}  # type: ignore[arg-type]
+    return replace(algorithm, **{name: v for name, v in values.items() if name in known})  # type: ignore[type-var]
+
+
+def _as_in(preset: Preset, algorithm: Any) -> Any:
+    """MACPF as the paper or its published code reads it; other algorithms have one reading."""
+    if preset == "default" or not isinstance(algorithm, MACPF):
+        return algorithm
+    if preset == "paper":
+        return replace(algorithm, td_lambda=0.0, entropy_reduce="sum", dep_mask="all", epsilon_mode="none")
+    alpha = algorithm.alpha
+    return replace(
+        algorithm,
+        td_lambda=0.8,
+        entropy_reduce="mean",
+        entropy_terminal="always",
+        dep_grad_through_trunk=True,
+        critic_dep_scope="visible",
+        dep_mask="visible",
+        alpha=replace(alpha, unit_slope=True) if isinstance(alpha, Linear) else alpha,
+        epsilon_mode="everywhere",
+        shared_optimiser=True,
+    )

@@ -1,0 +1,1 @@
+"""Runs: directories, checkpoints, logs, and the loop that drives a training from Python."""
