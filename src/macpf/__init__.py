@@ -2,6 +2,7 @@
 
 from macpf.algorithms.macpf import MACPF
 from macpf.envs import make
+from macpf.envs.check import check_env
 from macpf.envs.matrix import MatrixGame
 from macpf.envs.multi_goal import MultiGoal
 from macpf.errors import UserError
@@ -32,6 +33,7 @@ __all__ = [
     "Trajectory",
     "UserError",
     "__version__",
+    "check_env",
     "experiment",
     "load",
     "make",

@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        print(f"macpf: cannot write {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        return 2
 
 
 def list_(args: list[str]) -> None:
@@ -58,15 +61,15 @@ def list_(args: list[str]) -> None:
     console = Console()
     console.print("Algorithms", style="bold")
     for name, entry in ALGORITHMS.items():
-        console.print(f"  {name:18}{entry.what} ({entry.paper})", highlight=False)
+        console.print(f"  {name:18}{entry.what} ({entry.paper})", highlight=False, soft_wrap=True)
     console.print("\nTasks", style="bold")
-    sizes = Table.grid(padding=(0, 2))
-    sizes.add_row("  ", "", "agents", "actions", "obs", "state", "steps", style="dim")
     for name, task in TASKS.items():
         spec = task.make().spec
-        numbers = (spec.n_agents, spec.n_actions, spec.obs_dim, spec.state_dim, spec.horizon)
-        sizes.add_row("", f"{name}", *map(str, numbers), task.what)
-    console.print(sizes, highlight=False)
+        sizes = (
+            f"{spec.n_agents} agents, {spec.n_actions} actions, observation {spec.obs_dim}, "
+            f"state {spec.state_dim}, {spec.horizon} step{'s' * (spec.horizon > 1)}"
+        )
+        console.print(f"  {name:18}{task.what}: {sizes}", highlight=False, soft_wrap=True)
 
 
 def train(args: list[str]) -> None:
@@ -240,12 +243,14 @@ def _parse(options: type[Options], args: list[str], command: str) -> Options:
 
 
 def _sentence(box: str) -> str:
-    """What tyro says in a box with a title, in one sentence."""
-    lines = [line.strip(" │") for line in box.splitlines() if "│" in line]
-    rule = next((i for i, line in enumerate(lines) if line.startswith("──")), len(lines))
-    problem = " ".join(lines[:rule]).rstrip(".")
-    near = re.findall(r"^(--[\w.-]+)", "\n".join(lines[rule:]), flags=re.MULTILINE)
-    hint = f"; did you mean {near[0]}?" if near and "nrecognized" in problem else ""
+    """What tyro says in a box (a title, then parts between rules), in one sentence."""
+    lines = box.splitlines()
+    rules = [i for i, line in enumerate(lines) if line.startswith("╭") or not line.strip(" ─-│╰╯")]
+    first, second = [*rules, 0, len(lines)][:2]
+    texts = [line.strip(" │") for line in lines]
+    problem = " ".join(text for text in texts[first + 1 : second] if text).rstrip(".")
+    near = next((text.split()[0] for text in texts[second:] if re.match("--[a-z]", text)), None)
+    hint = f"; did you mean {near}?" if near and "nrecognized" in problem else ""
     return f"{problem[:1].lower()}{problem[1:]}{hint}" if problem else "these options do not fit (see --help)"
 
 

@@ -17,7 +17,7 @@ class Replay(eqx.Module):
     """The latest `capacity` episodes; `added` counts all that were ever added."""
 
     episodes: Trajectory
-    added: Int[Array, ""]
+    added: Int[Array, "*seeds"]
 
     @property
     def capacity(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from macpf import replay as replays
 from macpf.evaluation import Evaluation, rollouts, score
@@ -27,20 +27,20 @@ class TrainState(eqx.Module):
 
     learner: Any
     replay: Replay
-    key: PRNGKey
-    steps: Int[Array, ""]
-    episodes: Int[Array, ""]
-    updates: Int[Array, ""]
+    key: Key[Array, "*seeds"]
+    steps: Int[Array, "*seeds"]
+    episodes: Int[Array, "*seeds"]
+    updates: Int[Array, "*seeds"]
 
 
 class Record(eqx.Module):
     """What one evaluation found: counters, the scores of every policy, the means of the learner's metrics."""
 
-    steps: Int[Array, ""]
-    episodes: Int[Array, ""]
-    updates: Int[Array, ""]
+    steps: Int[Array, "*seeds"]
+    episodes: Int[Array, "*seeds"]
+    updates: Int[Array, "*seeds"]
     scores: dict[str, Evaluation]
-    metrics: dict[str, Float[Array, ""]]
+    metrics: dict[str, Float[Array, "*seeds"]]
 
 
 def train(experiment: Experiment[Any, Any], key: PRNGKey) -> tuple[TrainState, Record]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
@@ -34,15 +35,15 @@ def joint_policies(run: Run) -> dict[str, np.ndarray]:
         )
 
     found = jax.jit(jax.vmap(log_probs))(run.learners)
-    return {n: np.exp(np.asarray(v)).reshape(len(run.seeds), spec.n_actions, -1) for n, v in found.items()}
+    shape = (len(run.seeds), spec.n_actions, -1)
+    return {name: np.exp(np.asarray(found[name])).reshape(shape) for name in experiment.algorithm.policies}
 
 
 def table(run: Run, policy: str) -> Table:
     """One joint policy as a table for the terminal, the mean over seeds."""
     probs = joint_policies(run)[policy].mean(axis=0)
-    seeds = f"mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else f"seed {run.seeds[0]}"
-    out = Table(title=f"pi_{policy} of {run.experiment.name} on {run.experiment.task} ({seeds})")
-    out.add_column("a1 \\ rest")
+    out = Table(title=f"pi_{policy}, mean of {len(run.seeds)} seed{'s' * (len(run.seeds) > 1)}")
+    out.add_column("agent 1")
     for name in _columns(run):
         out.add_column(name, justify="right")
     for i, row in enumerate(probs):
@@ -55,35 +56,35 @@ def draw(run: Run, path: Path) -> None:
     """Heat maps of every joint policy: the mean over seeds, and up to five seeds one by one."""
     policies = joint_policies(run)
     shown = run.seeds[:5]
+    top = float(max(p.max() for p in policies.values()))
     figure = Figure(figsize=(2.1 * (len(shown) + 1) + 0.8, 2.3 * len(policies) + 0.5), layout="constrained")
     axes = figure.subplots(len(policies), len(shown) + 1, squeeze=False)
-    image = None
     for row, (name, probs) in zip(axes, policies.items(), strict=True):
-        panels = [
-            ("mean", probs.mean(axis=0)),
-            *((f"seed {s}", p) for s, p in zip(shown, probs, strict=False)),
-        ]
-        for axis, (title, p) in zip(row, panels, strict=True):
-            image = axis.imshow(p, vmin=0, vmax=1, cmap="viridis", aspect="auto")
-            axis.set_title(f"pi_{name}, {title}", fontsize=9)
-            axis.set_xticks(
-                range(p.shape[1]), _columns(run) if p.shape[1] <= 16 else [""] * p.shape[1], fontsize=8
-            )
-            axis.set_yticks(range(p.shape[0]), list(LETTERS[: p.shape[0]]), fontsize=8)
-            for (i, j), value in np.ndenumerate(p):
-                if value >= 0.05 and p.size <= 64:
-                    axis.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7, color=_ink(value))
-    if image is not None:
-        figure.colorbar(image, ax=axes, label="probability", shrink=0.8)
-    figure.suptitle(f"Joint policies of {run.experiment.name} on {run.experiment.task}", fontsize=10)
+        _panel(row[0], probs.mean(axis=0), f"pi_{name}, mean", _columns(run), top)
+        for i, seed in enumerate(shown):
+            _panel(row[i + 1], probs[i], f"pi_{name}, seed {seed}", _columns(run), top)
+    figure.colorbar(axes[0][0].images[0], ax=axes, label="probability", shrink=0.8)
+    figure.suptitle(
+        f"Joint policies of {run.experiment.name} on {run.experiment.task} "
+        "(rows: agent 1, columns: the other agents)",
+        fontsize=10,
+    )
     figure.savefig(path, dpi=150)
+
+
+def _panel(axis: Axes, p: np.ndarray, title: str, columns: list[str], top: float) -> None:
+    """One heat map, with numbers where there is room for them."""
+    axis.imshow(p, vmin=0, vmax=top, cmap="viridis", aspect="auto")
+    axis.set_title(title, fontsize=9)
+    axis.set_xticks(range(p.shape[1]), columns if len(columns) <= 16 else [""] * len(columns), fontsize=8)
+    axis.set_yticks(range(p.shape[0]), list(LETTERS[: p.shape[0]]), fontsize=8)
+    for (i, j), value in np.ndenumerate(p):
+        if value >= 0.05 and p.size <= 64:
+            ink = "white" if value < 0.6 * top else "black"
+            axis.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7, color=ink)
 
 
 def _columns(run: Run) -> list[str]:
     spec = run.experiment.env.spec
     others = np.ndindex(*(spec.n_actions,) * (spec.n_agents - 1))
     return ["".join(LETTERS[a % 26] for a in actions) for actions in others]
-
-
-def _ink(value: float) -> str:
-    return "white" if value < 0.6 else "black"

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Key
 from rich.console import Console
 
 from macpf import replay, training
@@ -23,7 +24,6 @@ from macpf.runs.checkpoints import Checkpoints
 from macpf.runs.directory import RunDirectory, create
 from macpf.runs.logs import Display, TensorBoard, metric_lines
 from macpf.training import TrainState
-from macpf.types import PRNGKey
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -92,7 +92,7 @@ def proceed(run: RunDirectory, console: Console, checkpoint_seconds: float = CHE
         )
 
 
-def keys_of(seeds: Sequence[int]) -> PRNGKey:
+def keys_of(seeds: Sequence[int]) -> Key[Array, " seeds"]:
     """One key per seed."""
     return jax.vmap(jax.random.key)(jnp.asarray(seeds))
 
@@ -106,11 +106,11 @@ def check_memory(experiment: Experiment[Any, Any], seeds: int) -> None:
     """Refuses a replay that does not fit, before anything is compiled."""
     needed = seeds * replay.size_in_bytes(experiment.env.spec, experiment.replay, experiment.replay_half)
     free = memory.free_bytes()
-    require(
-        free is None or needed < free,
-        f"the replay of {seeds} seeds needs {needed / 2**30:.1f} GiB, of which {(free or 0) / 2**30:.1f} are free: "
-        "take a smaller replay, fewer seeds, or half precision (replay_half)",
-    )
+    if free is not None and needed > free:
+        raise UserError(
+            f"the replay of {seeds} seeds needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} are free: "
+            "take a smaller replay, fewer seeds, or half precision (replay_half)"
+        )
 
 
 def _resume_point(run: RunDirectory, checkpoints: Checkpoints) -> tuple[TrainState, int]:

@@ -91,7 +91,7 @@ def load(path: str | Path, env: Environment[Any] | None = None) -> Run:
     directory = open_run(Path(path), env)
     if not directory.checkpoints.is_dir():
         raise UserError(f"{path} has no checkpoint yet: go on with `macpf resume {path}`")
-    checkpoints = Checkpoints(directory.checkpoints, read_only=True)
+    checkpoints = Checkpoints(directory.checkpoints)
     try:
         done = checkpoints.latest()
         if done is None:

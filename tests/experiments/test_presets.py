@@ -1,0 +1,54 @@
+"""The presets are the paper's numbers."""
+
+import pytest
+
+import macpf
+from macpf.algorithms import ALGORITHMS
+from macpf.envs import TASKS
+
+
+def test_matrix_game_as_in_the_paper() -> None:
+    e = macpf.experiment("macpf", "matrix-game", "paper")
+    assert e.algorithm.optimiser == macpf.RMSprop(lr=3e-4)
+    assert e.algorithm.alpha == macpf.Exponential(1.0, 0.5, 0.999)
+    assert (e.batch, e.algorithm.hidden, e.algorithm.recurrent) == (64, 64, False)
+    assert e.algorithm.epsilon_mode == "none"
+
+
+def test_paper_and_authors_are_the_two_readings() -> None:
+    paper = macpf.experiment("macpf", "multi-goal", "paper").algorithm
+    authors = macpf.experiment("macpf", "multi-goal", "authors").algorithm
+    readings = {
+        "td_lambda": (0.0, 0.8),
+        "entropy_reduce": ("sum", "mean"),
+        "entropy_terminal": ("bootstrap", "always"),
+        "dep_grad_through_trunk": (False, True),
+        "critic_dep_scope": ("predecessors", "visible"),
+        "dep_mask": ("all", "visible"),
+        "epsilon_mode": ("none", "everywhere"),
+        "mixer_grad": ("both", "both"),
+        "shared_optimiser": (False, True),
+        "dep_pool": ("sum/N", "sum/N"),
+    }
+    assert {n: (getattr(paper, n), getattr(authors, n)) for n in readings} == readings
+
+
+def test_defaults_of_macpf_are_the_default_column() -> None:
+    a = macpf.MACPF()
+    assert (a.td_lambda, a.entropy_reduce, a.entropy_terminal) == (0.8, "mean", "bootstrap")
+    assert (a.dep_grad_through_trunk, a.critic_dep_scope, a.dep_mask) == (False, "predecessors", "visible")
+    assert (a.dep_pool, a.mixer_grad, a.shared_optimiser, a.groups) == ("sum/N", "both", False, None)
+    assert (a.optimiser, a.gamma, a.target_period) == (macpf.RMSprop(5e-4), 0.99, 200)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_has_a_preset_on_every_task(algorithm: str, task: str) -> None:
+    e = macpf.experiment(algorithm, task)
+    assert (e.name, e.task) == (algorithm, task)
+    assert e.epochs * e.iterations_per_epoch * e.parallel * e.env.spec.horizon >= e.steps
+
+
+def test_an_unknown_preset_is_told() -> None:
+    with pytest.raises(macpf.UserError, match="did you mean paper"):
+        macpf.experiment("macpf", "matrix-game", "pape")  # type: ignore[arg-type]
