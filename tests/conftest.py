@@ -11,20 +11,9 @@ from beartype.roar import BeartypeDecorHintPep3119Exception
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-# Their annotations promise less, or more, than the code keeps; whoever mends one takes its line away.
-UNCHECKED = {
-    "macpf.types.Observation.__init__",  # a replay's layout is made of shapes, not of arrays
-    "macpf.types.Trajectory.__init__",  # likewise
-    "macpf.networks.corrections.Chain.__init__",  # a chain may have a leading axis of steps
-    "macpf.algorithms.macpf.MACPF.losses",  # its metrics have one entry per step
-    "macpf.algorithms.macpf.MACPF.target",  # T+1 comes before T
-}
-
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its annotations checked at every call, where that is possible."""
-    if f"{function.__module__}.{function.__qualname__}" in UNCHECKED:
-        return function
     try:
         return beartype(function)
     except BeartypeDecorHintPep3119Exception:  # a protocol that cannot be looked for at run time

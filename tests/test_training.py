@@ -1,7 +1,7 @@
 """Training: a pure function of an experiment and a key, that counts right."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from macpf.envs.matrix import MatrixGame
 from macpf.evaluation import rollouts
@@ -26,8 +26,10 @@ class Tally(eqx.Module):
 
     updates: Int[Array, ""]
     step: Int[Array, ""]
-    rows: Int[Array, ""]
     only_real: Bool[Array, ""]
+    luck: Float[Array, ""]
+    drawn: Float[Array, ""]
+    always_new: Bool[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Counting:
         return {"ind": self.execute}
 
     def init(self, key, spec: EnvSpec) -> Tally:
-        zero = jnp.zeros((), jnp.int32)
-        return Tally(zero, zero, zero, jnp.asarray(True))
+        zero, yes = jnp.zeros((), jnp.int32), jnp.asarray(True)
+        return Tally(zero, zero, yes, jnp.zeros(()), jnp.zeros(()), yes)
 
     def init_memory(self, spec: EnvSpec) -> Memory:
         return Memory(jnp.zeros((spec.n_agents, 0)), jnp.full(spec.n_agents, -1))
@@ -55,24 +57,33 @@ class Counting:
         return {"ind": jnp.zeros(())}
 
     def update(self, learner: Tally, batch: Trajectory, key, step):
+        luck, drawn = jax.random.uniform(key), jnp.sum(batch.reward)
         tally = Tally(
             updates=learner.updates + 1,
             step=step,
-            rows=learner.rows + jnp.sum(batch.mask, dtype=jnp.int32),
             only_real=learner.only_real & jnp.all(batch.mask[:, 0]),
+            luck=luck,
+            drawn=drawn,
+            always_new=learner.always_new & (luck != learner.luck) & (drawn != learner.drawn),
         )
         return tally, {"number": tally.updates.astype(jnp.float32)}
 
 
 def counting(**changes: Any) -> Experiment[Any, Any]:
     """A short experiment that only counts; its replay holds every episode."""
-    sizes = {"steps": 60, "eval_every": 30, "batch": 4, "replay": 200, "burn_in": 5, "eval_episodes": 3}
+    sizes: Any = {"steps": 60, "eval_every": 30, "batch": 4, "replay": 200, "burn_in": 5, "eval_episodes": 3}
     return Experiment("counting", "noise", Counting(), Noise(), **(sizes | changes))
 
 
-def run(experiment: Experiment[Any, Any], seed: int = 0) -> tuple[TrainState, Record]:
+@cache
+def trainer(experiment: Experiment[Any, Any]):
     """The compiled whole."""
-    return quick_jit(partial(train, experiment))(jax.random.key(seed))
+    return quick_jit(partial(train, experiment))
+
+
+def run(experiment: Experiment[Any, Any], seed: int = 0) -> tuple[TrainState, Record]:
+    """The run of one seed."""
+    return trainer(experiment)(jax.random.key(seed))
 
 
 # Counters
@@ -103,10 +114,16 @@ def test_nothing_is_learned_while_warming_up():
     assert int(state.steps) == np.asarray(state.replay.episodes.mask).sum() > 0
 
 
-def test_batches_hold_episodes_that_were_played():
-    state, _ = run(counting(batch=5))
+def test_every_batch_is_another_draw_of_episodes_that_were_played():
+    state, _ = run(counting(burn_in=30, parallel=2, updates_per_episode=3))
     assert bool(state.learner.only_real)
-    assert int(state.learner.rows) >= 5 * int(state.updates)
+    assert bool(state.learner.always_new)
+
+
+def test_no_two_episodes_are_the_same():
+    state, _ = run(counting(parallel=3))
+    seen = np.asarray(state.replay.episodes.observation.obs)[: int(state.episodes), 0, 0, 0]
+    assert len(np.unique(seen)) == len(seen) > 6
 
 
 def test_metrics_are_means_over_the_updates_of_an_epoch():
@@ -160,16 +177,10 @@ def keys(*seeds: int):
     return jax.vmap(jax.random.key)(jnp.asarray(seeds))
 
 
-@cache
-def alone() -> tuple[TrainState, Record]:
-    """The run of seed 3."""
-    return run(LEARNING, 3)
-
-
 def test_the_same_key_gives_the_same_run():
-    again, other = (quick_jit(partial(train, LEARNING)), 3), 4
-    assert same(alone(), again[0](jax.random.key(again[1])))
-    assert not same(alone()[0].learner.networks, again[0](jax.random.key(other))[0].learner.networks)
+    fresh = quick_jit(partial(train, LEARNING))  # traced and compiled once more
+    assert same(fresh(jax.random.key(3)), run(LEARNING, 3))
+    assert not same(fresh(jax.random.key(4))[0].learner, run(LEARNING, 3)[0].learner)
 
 
 @cache
@@ -188,7 +199,7 @@ def test_a_seed_learns_the_same_in_company_and_alone():
     single, company = vmapped()(keys(3)), vmapped()(keys(0, 1, 2, 3, 4))
     one, other = (jax.tree.map(lambda x: x[0], single), jax.tree.map(lambda x: x[3], company))
     neighbour = jax.tree.map(lambda x: x[2], company)
-    for (state, record), (state_too, record_too) in ((one, other), (one, alone())):
+    for (state, record), (state_too, record_too) in ((one, other), (one, run(LEARNING, 3))):
         assert close(record.metrics, record_too.metrics, tolerance=1e-4)
         assert same(record.scores, record_too.scores)
         assert close(state.learner.networks, state_too.learner.networks, tolerance=1e-4)
@@ -209,7 +220,7 @@ def test_epochs_one_by_one_are_the_whole_and_are_traced_once():
     for _ in range(LEARNING.epochs):
         state, record = advance(state)
         records.append(record)
-    whole, history = alone()
+    whole, history = run(LEARNING, 3)
     assert LEARNING.epochs >= 3
     assert traces == 1
     assert close((state, jax.tree.map(lambda *rows: jnp.stack(rows), *records)), (whole, history))
@@ -220,4 +231,3 @@ def test_the_length_of_a_run_changes_nothing_but_its_length():
     shorter, longer = run(counting(steps=30)), run(counting(steps=90))
     assert same(shorter[1], jax.tree.map(lambda rows: rows[:1], longer[1]))
     assert len(longer[1].steps) == 3
-    assert replace(counting(), steps=30).epochs == 1

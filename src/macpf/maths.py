@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from macpf.types import PRNGKey
+
 UNAVAILABLE = -1e9  # the logit of an action that cannot be taken: its probability is exactly 0
 
 
@@ -40,6 +42,21 @@ def pick(log_pi: Float[Array, "*b A"], luck: Float[Array, "*b"]) -> Int[Array, "
     """The action that `luck`, uniform in [0, 1), draws from the policy by its cumulative distribution."""
     upto = jnp.cumsum(jnp.exp(log_pi), axis=-1)
     return jnp.sum(upto <= luck[..., None] * upto[..., -1:], axis=-1)
+
+
+def forced_actions(
+    avail: Bool[Array, "N A"], epsilon: Float[Array, ""] | float, key: PRNGKey
+) -> Int[Array, " N"]:
+    """A random available action for each agent that must explore, by chance `epsilon`; -1 for the others."""
+    coin_key, action_key = jax.random.split(key)
+    luck = jax.random.uniform(action_key, avail.shape[:1])
+    random = pick(log_softmax(jnp.zeros(avail.shape), avail), luck)
+    return jnp.where(jax.random.uniform(coin_key, avail.shape[:1]) < epsilon, random, -1)
+
+
+def entropy(log_pi: Float[Array, "*b A"]) -> Float[Array, "*b"]:
+    """The entropy of a policy."""
+    return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
 
 
 def masked_mean(values: Float[Array, "*b"], mask: Bool[Array, "*b"]) -> Float[Array, ""]:

@@ -1,7 +1,5 @@
 """Replay: a ring of whole episodes, as a value."""
 
-from typing import Any, TypeVar
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,8 +7,6 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from macpf.types import EnvSpec, Observation, PRNGKey, Trajectory
-
-Tree = TypeVar("Tree")
 
 
 class Replay(eqx.Module):
@@ -54,17 +50,17 @@ def size_in_bytes(spec: EnvSpec, capacity: int, half: bool = False) -> int:
 
 def _layout(spec: EnvSpec, half: bool) -> Trajectory:
     """What one row holds; observations in half precision where asked for, actions in the bytes they need."""
-
-    def row(dtype: Any, *shape: int) -> Any:
-        return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
-
     seen = jnp.float16 if half else jnp.float32
     action = jnp.int8 if spec.n_actions <= 127 else jnp.int16
     n, a = spec.n_agents, spec.n_actions
-    observation = Observation(
-        row(seen, n, spec.obs_dim), row(seen, spec.state_dim), row(bool, n, a), row(bool, n, n)
-    )
-    return Trajectory(observation, row(action, n), row(jnp.float32), row(bool), row(bool), row(bool))
+
+    def row() -> Trajectory:
+        obs, state = jnp.zeros((n, spec.obs_dim), seen), jnp.zeros(spec.state_dim, seen)
+        observation = Observation(obs, state, jnp.zeros((n, a), bool), jnp.zeros((n, n), bool))
+        no = jnp.zeros((), bool)
+        return Trajectory(observation, jnp.zeros(n, action), jnp.zeros(()), terminated=no, won=no, mask=no)
+
+    return jax.eval_shape(row)
 
 
 def _unpacked(stored: Array) -> Array:

@@ -160,7 +160,7 @@ WRONG_STEPS = [
     (lambda state, arrived: (state, None), r"step returns \(ArrayImpl, NoneType\) at step 1, .*"),
     (
         lambda state, arrived: ("now", arrived),
-        "state holds a value of type str at step 1, but must be of arrays",
+        "state holds a str at step 1, but must be of arrays alone",
     ),
 ]
 

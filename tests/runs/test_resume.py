@@ -73,6 +73,7 @@ def final_state(out: Path) -> list[np.ndarray]:
     run = open_run(out)
     checkpoints = Checkpoints(run.checkpoints)
     latest = checkpoints.latest()
+    assert latest is not None
     assert latest == run.experiment.epochs
     state = checkpoints.restore(latest, state_shapes(run))
     checkpoints.close()

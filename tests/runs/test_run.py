@@ -106,6 +106,7 @@ def test_a_half_written_checkpoint_is_never_picked_up(tmp_path: Path) -> None:
     run = macpf.train(tiny_experiment(), seeds=1, out=tmp_path / "run")
     folder = run.directory.checkpoints
     latest = Checkpoints(folder).latest()
+    assert latest is not None
     assert latest == run.experiment.epochs
     half = folder / f"{latest + 1}.part"
     half.mkdir()

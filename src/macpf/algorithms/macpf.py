@@ -20,7 +20,8 @@ from jaxtyping import Array, Bool, Float, Int
 from macpf import optim
 from macpf.errors import require
 from macpf.maths import (
-    UNAVAILABLE,
+    entropy,
+    forced_actions,
     greedy,
     log_mixture,
     log_softmax,
@@ -33,6 +34,7 @@ from macpf.maths import (
 from macpf.networks.agents import (
     Agent,
     agent_inputs,
+    each,
     make_agent,
     previous_actions,
     unroll_together,
@@ -180,7 +182,8 @@ class MACPF:
         luck_key, force_key = jax.random.split(key)
         chain, hidden = self._chain_now(learner.networks, memory, observation)
         log_policy = self._log_policy(step)
-        forced = self._forced(observation.avail, force_key, step)
+        epsilon = 0.0 if self.epsilon_mode == "none" else self.epsilon(step)
+        forced = forced_actions(observation.avail, epsilon, force_key)
         luck = jax.random.uniform(luck_key, forced.shape)
 
         def decide(logits, given):
@@ -273,16 +276,6 @@ class MACPF:
             return lambda logits, avail: log_mixture(logits, avail, self.epsilon(step))
         return log_softmax
 
-    def _forced(self, avail: Bool[Array, "N A"], key: PRNGKey, step: Step) -> Int[Array, " N"]:
-        """The random available action of each agent that epsilon forces to explore, -1 for the others."""
-        n = avail.shape[0]
-        if self.epsilon_mode == "none":
-            return jnp.full(n, -1)
-        coin_key, action_key = jax.random.split(key)
-        anything = jnp.where(avail, 0.0, UNAVAILABLE)
-        random = pick(jax.nn.log_softmax(anything), jax.random.uniform(action_key, (n,)))
-        return jnp.where(jax.random.uniform(coin_key, (n,)) < self.epsilon(step), random, -1)
-
     # Learning
 
     def update(
@@ -314,7 +307,7 @@ class MACPF:
 
     def losses(
         self, by: Losses, targets: Targets, episode: Trajectory, key: PRNGKey, step: Step
-    ) -> tuple[Losses, Metrics]:
+    ) -> tuple[Losses, Mapping[str, Float[Array, " T"]]]:
         """The four losses at every step of one episode.
 
         `by.j_ind` are the networks as far as J_ind is concerned, and so on: the gradient of the sum with
@@ -346,32 +339,35 @@ class MACPF:
         luck_ind, luck_dep = jax.random.uniform(key, (2, *actions.shape))
         a_ind = pick(sg(log_pi_ind), luck_ind)
         a_dep = self._choose_sequence(sg(pi_dep), luck_dep, seen.avail, log_policy)
-        log_pi_dep = log_policy(along(pi_dep, a_dep), seen.avail)
+        log_pi_dep = log_policy(pi_dep.along(a_dep), seen.avail)
 
         # The values of joint actions: stored ones by the critics, a' by the targets
         mix, mix_hat = jax.vmap(by.l_ind.mixer), jax.vmap(targets.mixer)
         mix_dep = jax.vmap(by.l_dep.mixer if self.mixer_grad == "both" else sg(by.l_dep.mixer))
         q_jt_ind = mix(taken(q_ind, actions), seen.state)  # Eq. 15
-        q_jt_dep = mix_dep(taken(along(q_dep, actions), actions), seen.state)  # Eq. 14
+        q_jt_dep = mix_dep(taken(q_dep.along(actions), actions), seen.state)  # Eq. 14
         q_hat_ind = mix_hat(taken(q_ind_hat, a_ind), seen.state)
-        q_hat_dep = mix_hat(taken(along(q_dep_hat, a_dep), a_dep), seen.state)
+        q_hat_dep = mix_hat(taken(q_dep_hat.along(a_dep), a_dep), seen.state)
         y_ind = self.target(episode, q_hat_ind, taken(log_pi_ind, a_ind), alpha)
         y_dep = self.target(episode, q_hat_dep, taken(log_pi_dep, a_dep), alpha)
 
-        q_dep_now = along(q_dep, a_dep)
+        q_dep_now = q_dep.along(a_dep)
         losses = Losses(
             j_ind=jnp.mean(soft_improvement(log_pi_ind, sg(q_ind), alpha), axis=-1)[:-1],  # Eq. 19
             j_dep=jnp.mean(soft_improvement(log_pi_dep, sg(q_dep_now), alpha), axis=-1)[:-1],  # Eq. 18
             l_ind=(q_jt_ind[:-1] - sg(y_ind)) ** 2,  # Eq. 17
             l_dep=(q_jt_dep[:-1] - sg(y_dep)) ** 2,  # Eq. 16
         )
-        return losses, {"entropy_ind": entropy(log_pi_ind)[:-1], "entropy_dep": entropy(log_pi_dep)[:-1]}
+        return losses, {
+            "entropy_ind": jnp.mean(entropy(log_pi_ind), axis=-1)[:-1],
+            "entropy_dep": jnp.mean(entropy(log_pi_dep), axis=-1)[:-1],
+        }
 
     def target(
         self,
         episode: Trajectory,
-        q_hat: Float[Array, " T+1"],
-        log_pi: Float[Array, "T+1 N"],
+        q_hat: Float[Array, " rows"],
+        log_pi: Float[Array, "rows N"],
         alpha: Float[Array, ""],
     ) -> Float[Array, " T"]:
         """What a critic should say: r + gamma (Q_hat(s', a') - alpha log pi(a'|s')), or its lambda-return."""
@@ -409,23 +405,6 @@ class MACPF:
         if self.shared_optimiser:
             return (("pi_ind", "b_dep"), ("q_ind", "c_dep", "mixer"))
         return tuple((name,) for name in Networks._fields)
-
-
-def each(network):
-    """A network for one agent at one moment, over all agents and moments."""
-    return jax.vmap(jax.vmap(network))
-
-
-def along(chain: Chain, actions: Int[Array, "T N"]) -> Float[Array, "T N A"]:
-    """A chain at every step of an episode."""
-    return jax.vmap(lambda own, weight, a: Chain(own, chain.table, weight)(a))(
-        chain.own, chain.weight, actions
-    )
-
-
-def entropy(log_pi: Float[Array, "T N A"]) -> Float[Array, " T"]:
-    """The mean entropy of the agents' policies at every step."""
-    return -jnp.mean(jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1), axis=-1)
 
 
 def _targets(networks: Networks) -> Targets:

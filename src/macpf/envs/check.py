@@ -121,8 +121,7 @@ def _check_pair(name: str, result: Any, when: str) -> None:
     require(pair, f"{name} returns ({found}) {when}, but must return (state, TimeStep)")
     for leaf in jax.tree.leaves(result[0]):
         if not isinstance(leaf, jax.typing.ArrayLike):
-            kind = type(leaf).__name__
-            raise UserError(f"state holds a value of type {kind} {when}, but must be of arrays")
+            raise UserError(f"state holds a {type(leaf).__name__} {when}, but must be of arrays alone")
 
 
 def _check_arrival(arrived: TimeStep, spec: EnvSpec, when: str) -> None:

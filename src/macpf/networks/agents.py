@@ -1,6 +1,6 @@
 """The bodies and heads of agents: each takes one agent at one moment; weights are shared over agents."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -86,6 +86,11 @@ def agent_inputs(
 def previous_actions(actions: Int[Array, "T N"]) -> Int[Array, "T N"]:
     """The action before each row of an episode (-1: none yet)."""
     return jnp.concatenate([jnp.full_like(actions[:1], -1), actions[:-1]])
+
+
+def each(network: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A network for one agent at one moment, over all agents and moments of an episode."""
+    return jax.vmap(jax.vmap(network))
 
 
 def unroll_together(bodies: Sequence[Body], xs: Float[Array, "T N I"]) -> list[Float[Array, "T N H"]]:

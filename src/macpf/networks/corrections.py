@@ -74,15 +74,21 @@ def pooled(depends: Bool[Array, "N N"], pool: Pool) -> Float[Array, "N N"]:
 
 
 class Chain(eqx.Module):
-    """The dependent logits (or values) of one moment, as a function of everybody's actions."""
+    """The dependent logits (or values) of one moment (or of many), as a function of everybody's actions."""
 
-    own: Float[Array, "N A"]
+    own: Float[Array, "*b N A"]
     table: Float[Array, "N A A"]
-    weight: Float[Array, "N N"]
+    weight: Float[Array, "*b N N"]
 
     def __call__(self, actions: Int[Array, " N"]) -> Float[Array, "N A"]:
         """Agent i's numbers, given what the agents it depends on do."""
         return self.own + self.weight @ _rows(self.table, actions)
+
+    def along(self, actions: Int[Array, "T N"]) -> Float[Array, "T N A"]:
+        """The same at every step of an episode."""
+        return jax.vmap(lambda own, weight, a: Chain(own, self.table, weight)(a))(
+            self.own, self.weight, actions
+        )
 
 
 def _rows(table: Float[Array, "M A A"], actions: Int[Array, " M"]) -> Float[Array, "M A"]:
