@@ -30,10 +30,9 @@ REWARD, VALUE, GAMMA = [1.0, 2.0, 3.0], [10.0, 20.0, 30.0, 40.0], 0.5
 def random_case(seed: int, rows: int = 50) -> tuple[jax.Array, jax.Array]:
     """Logits and masks with one available action at least, many of them with one alone."""
     rng = np.random.default_rng(seed)
-    size = int(rng.integers(1, 6))
-    avail = rng.random((rows, size)) < rng.random((rows, 1))
-    avail[np.arange(rows), rng.integers(size, size=rows)] = True
-    return jnp.asarray(3 * rng.standard_normal((rows, size)), jnp.float32), jnp.asarray(avail)
+    avail = rng.random((rows, 5)) < rng.random((rows, 1))
+    avail[np.arange(rows), rng.integers(5, size=rows)] = True
+    return jnp.asarray(3 * rng.standard_normal((rows, 5)), jnp.float32), jnp.asarray(avail)
 
 
 def returns(terminated: list[bool], mask: list[bool], lambda_: float) -> jax.Array:

@@ -11,6 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from macpf.replay import Replay, empty, size_in_bytes
 from macpf.types import EnvSpec, Observation, Trajectory
 
+add = jax.jit(Replay.add)
+sample = jax.jit(Replay.sample, static_argnames="count")
+
 SPEC = EnvSpec(n_agents=2, n_actions=3, obs_dim=4, state_dim=5, horizon=2)
 
 
@@ -50,15 +53,15 @@ def test_the_oldest_is_overwritten():
         ([4, 5], [2, 3, 4, 5]),
         ([6, 7, 8], [5, 6, 7, 8]),
     ):
-        replay = replay.add(episodes(labels))
+        replay = add(replay, episodes(labels))
         assert labels_in(replay) == held
     assert replay.added == 8
     assert replay.capacity == 4
 
 
 def test_all_of_an_episode_stays_together():
-    replay = empty(SPEC, capacity=3).add(episodes([1, 2])).add(episodes([3, 4]))
-    batch = replay.sample(jax.random.key(0), 3)
+    replay = add(add(empty(SPEC, capacity=3), episodes([1, 2])), episodes([3, 4]))
+    batch = sample(replay, jax.random.key(0), 3)
     label = np.asarray(batch.reward)[:, :1]
     seen = batch.observation
     assert sorted(label[:, 0]) == [2, 3, 4]
@@ -70,7 +73,7 @@ def test_all_of_an_episode_stays_together():
 
 @pytest.mark.parametrize(("held", "count"), [(1, 1), (4, 3), (4, 4), (6, 2)])
 def test_samples_are_different_and_filled(held, count):
-    replay = empty(SPEC, capacity=6).add(episodes(list(range(1, held + 1))))
+    replay = add(empty(SPEC, capacity=6), episodes(list(range(1, held + 1))))
     keys = jax.random.split(jax.random.key(0), 200)
     drawn = jax.jit(jax.vmap(lambda key: replay.sample(key, count).reward[:, 0]))(keys)
     for labels in np.asarray(drawn):
@@ -79,7 +82,7 @@ def test_samples_are_different_and_filled(held, count):
 
 
 def test_every_set_is_equally_likely():
-    replay = empty(SPEC, capacity=6).add(episodes([1, 2, 3, 4]))
+    replay = add(empty(SPEC, capacity=6), episodes([1, 2, 3, 4]))
     draws = 6000
     keys = jax.random.split(jax.random.key(0), draws)
     drawn = jax.jit(jax.vmap(lambda key: replay.sample(key, 2).reward[:, 0]))(keys)
@@ -103,7 +106,7 @@ def test_its_size_by_hand():
 
 @pytest.mark.parametrize("half", [False, True])
 def test_what_is_handed_out_is_unpacked(half):
-    batch = empty(SPEC, 2, half).add(episodes([1])).sample(jax.random.key(0), 1)
+    batch = sample(add(empty(SPEC, 2, half), episodes([1])), jax.random.key(0), 1)
     expected = episodes([1])
     for x, y in zip(jax.tree.leaves(batch), jax.tree.leaves(expected), strict=True):
         assert (x.dtype, x.shape) == (y.dtype, y.shape)
@@ -111,7 +114,7 @@ def test_what_is_handed_out_is_unpacked(half):
 
 def test_half_precision_rounds_what_is_seen_alone():
     third = jax.tree.map(lambda x: x / 3 if x.dtype == jnp.float32 else x, episodes([1]))
-    batch = empty(SPEC, 1, half=True).add(third).sample(jax.random.key(0), 1)
+    batch = sample(add(empty(SPEC, 1, half=True), third), jax.random.key(0), 1)
     assert_array_equal(batch.observation.obs, np.float32(np.float16(1 / 3)))
     assert_array_equal(batch.observation.state, np.float32(np.float16(1 / 3)))
     assert_array_equal(batch.reward, np.float32(1) / np.float32(3))
@@ -120,6 +123,5 @@ def test_half_precision_rounds_what_is_seen_alone():
 @pytest.mark.parametrize("n_actions", [127, 128, 129, 300])
 def test_the_last_action_survives_storage(n_actions):
     spec = EnvSpec(2, n_actions, 1, 1, 1)
-    stored = episodes([n_actions - 1], spec)
-    batch = empty(spec, 1).add(stored).sample(jax.random.key(0), 1)
+    batch = sample(add(empty(spec, 1), episodes([n_actions - 1], spec)), jax.random.key(0), 1)
     assert (np.asarray(batch.actions) == n_actions - 1).all()

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -146,14 +145,9 @@ def test_ctrl_c_leaves_a_run_that_resumes(untouched: Path, tmp_path: Path, envir
 def test_full_disk(untouched: Path, tmp_path: Path, environ: dict[str, str]) -> None:
     """No file may grow beyond a few lines: the checkpoint fails, in one sentence, and nothing is lost."""
     out = tmp_path / "full"
-    limit = (6_000, 6_000)
-    done = subprocess.run(
-        train_command(out),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
-    )
+    args = train_command(out)
+    args[2] = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000)); {args[2]}"
+    done = subprocess.run(args, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "cannot write a checkpoint" in done.stderr
