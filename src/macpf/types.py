@@ -8,7 +8,7 @@ H hidden units, T steps of an episode (T+1 rows of a trajectory), B episodes of 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -74,6 +74,7 @@ class Memory(eqx.Module):
     previous: Actions
 
 
+@runtime_checkable
 class Environment(Protocol[EnvState]):
     """One copy of a task; callers vmap."""
 
@@ -85,6 +86,7 @@ class Environment(Protocol[EnvState]):
     def step(self, state: EnvState, actions: Int[Array, " N"], key: PRNGKey) -> tuple[EnvState, TimeStep]: ...
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A way to act with what was learned: greedy, or sampled where the policy is stochastic."""
 
@@ -93,6 +95,7 @@ class Policy(Protocol):
     ) -> tuple[Actions, Memory]: ...
 
 
+@runtime_checkable
 class Algorithm(Protocol[Learner]):
     """A frozen dataclass of hyper-parameters, and the functions that learn and act with them.
 

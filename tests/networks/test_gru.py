@@ -83,7 +83,7 @@ def test_its_gradient_is_that_of_the_plain_scan_under_vmap():
 
 
 def test_its_gradient_is_that_of_the_plain_scan_under_vmap_over_cells():
-    cells = jax.tree.map(lambda p: p * jnp.arange(1.0, B + 1).reshape(-1, *[1] * p.ndim), CELL)
+    cells = jax.tree.map(lambda p: p[None] * jnp.arange(1.0, B + 1).reshape(-1, *[1] * p.ndim), CELL)
 
     def slopes(scan):
         def loss(cell, xs, weights):

@@ -52,7 +52,7 @@ class MatrixGame:
 
     def _arrive(self, reward: Float[Array, ""], terminated: bool) -> TimeStep:
         n, a = self.spec.n_agents, self.spec.n_actions
-        avail = jnp.arange(a) < jnp.asarray(self.table.shape)[:, None]
+        avail = jnp.arange(a)[None] < jnp.asarray(self.table.shape)[:, None]
         return TimeStep(
             Observation(jnp.ones((n, 1)), jnp.ones(1), avail, jnp.ones((n, n), bool)),
             reward=reward,

@@ -61,13 +61,13 @@ class MultiGoal:
         move = jnp.where(agreed, self.stride, 0.0) * jnp.asarray(DIRECTIONS)[actions[0]]
         position = jnp.clip(state.position + move, -self.bound, self.bound)
         point = Point(position, state.time + 1)
-        distance2 = jnp.sum((position - self.goals) ** 2, axis=-1)
+        distance2 = jnp.sum((position[None] - self.goals) ** 2, axis=-1)
         return point, self._arrive(point, jnp.sum(jnp.exp(-distance2 / (2 * self.goal_width**2))))
 
     def _arrive(self, point: Point, reward: Float[Array, ""]) -> TimeStep:
         n, a = self.spec.n_agents, self.spec.n_actions
         seen = point.position / self.bound
-        reached = jnp.min(jnp.linalg.norm(point.position - self.goals, axis=-1)) <= self.goal_width
+        reached = jnp.min(jnp.linalg.norm(point.position[None] - self.goals, axis=-1)) <= self.goal_width
         over = point.time >= self.horizon
         return TimeStep(
             Observation(jnp.tile(seen, (n, 1)), seen, jnp.ones((n, a), bool), jnp.ones((n, n), bool)),

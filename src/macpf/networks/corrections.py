@@ -39,7 +39,7 @@ class Correction(eqx.Module):
 
     def table(self) -> Float[Array, "N A A"]:
         """What predecessor j doing a adds to the correction of whoever follows it: row [j, a]."""
-        return jax.nn.elu(self.w1_id[:, None] + self.w1_action[None] + self.b1) @ self.w2_told
+        return jax.nn.elu(self.w1_id[:, None] + self.w1_action[None] + self.b1[None, None]) @ self.w2_told
 
 
 def make_correction(key: PRNGKey, spec: EnvSpec, hidden: int) -> Correction:

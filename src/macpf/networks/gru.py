@@ -31,7 +31,7 @@ def gru_step(
 def gru_scan(cell: eqx.nn.GRUCell, inputs: Float[Array, "T H"]) -> Float[Array, "T H"]:
     """All hidden states of an episode that starts with none: the inputs of all steps are projected first."""
     weights_i, weights_h, biases, bias_n = _split(cell)
-    gi = tuple(inputs @ w + b for w, b in zip(weights_i, biases, strict=True))
+    gi = tuple(inputs @ w + b[None] for w, b in zip(weights_i, biases, strict=True))
     return _scan(gi, weights_h, bias_n)
 
 
