@@ -16,7 +16,7 @@ from macpf.envs.matrix import MatrixGame
 from macpf.evaluation import rollouts
 from macpf.experiments.experiment import Experiment
 from macpf.optim import RMSprop
-from macpf.training import Record, TrainState, begin, epoch, train
+from macpf.training import Record, TrainState, begin, collect, epoch, iterate, train
 from macpf.types import EnvSpec, Memory, Observation, Policy, Trajectory
 from tests.helpers import Noise, close, quick_jit, same, tiny
 
@@ -124,6 +124,15 @@ def test_no_two_episodes_are_the_same():
     state, _ = run(counting(parallel=3))
     seen = np.asarray(state.replay.episodes.observation.obs)[: int(state.episodes), 0, 0, 0]
     assert len(np.unique(seen)) == len(seen) > 6
+
+
+def test_playing_and_updating_use_keys_of_their_own():
+    experiment = counting()
+    state = quick_jit(partial(begin, experiment))(jax.random.key(0))
+    played = quick_jit(partial(collect, experiment))(state)
+    learned, _ = quick_jit(partial(iterate, experiment))(state)
+    assert same(played.replay, learned.replay)
+    assert len(np.unique(jax.random.key_data(jnp.stack([state.key, played.key, learned.key])), axis=0)) == 3
 
 
 def test_metrics_are_means_over_the_updates_of_an_epoch():

@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -95,14 +97,24 @@ def time_update(algorithm: Algorithm[Any], shape: Shape, seeds: int, seconds: fl
 
 
 def time_torch(shape: Shape, seconds: float) -> float | None:
-    """The same iteration, written plainly in PyTorch; None where torch is not installed."""
+    """The same iteration, written plainly in PyTorch; None where torch is not installed.
+
+    In a process of its own: the threads of both libraries in one process get into each other's way.
+    """
     if importlib.util.find_spec("torch") is None:
         return None
-    from macpf.benchmarks.torch_learner import make_iteration
-
     device = "cpu" if jax.default_backend() == "cpu" else "cuda"
     sizes = (shape.agents, shape.actions, shape.obs, shape.state, shape.steps, shape.batch)
-    return median_ms(make_iteration(*sizes, device=device), seconds)
+    code = (
+        "from macpf.benchmarks.learner import median_ms; "
+        "from macpf.benchmarks.torch_learner import make_iteration; "
+        f"print(median_ms(make_iteration(*{sizes}, device={device!r}), {seconds}))"
+    )
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    return float(done.stdout) if done.returncode == 0 else None
 
 
 def median_ms(iteration: Callable[[], Any], seconds: float) -> float:
