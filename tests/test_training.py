@@ -71,7 +71,7 @@ class Counting:
 
 def counting(**changes: Any) -> Experiment[Any, Any]:
     """A short experiment that only counts; its replay holds every episode."""
-    sizes: Any = {"steps": 60, "eval_every": 30, "batch": 4, "replay": 200, "burn_in": 5, "eval_episodes": 3}
+    sizes: Any = {"steps": 60, "eval_every": 30, "batch": 4, "replay": 200, "burn_in": 31, "eval_episodes": 3}
     return Experiment("counting", "noise", Counting(), Noise(), **(sizes | changes))
 
 
@@ -110,12 +110,12 @@ def test_counters_are_those_of_what_was_played_and_learned(parallel, per_episode
 def test_nothing_is_learned_while_warming_up():
     state = quick_jit(partial(begin, counting(parallel=2)))(jax.random.key(0))
     assert int(state.updates) == int(state.learner.updates) == 0
-    assert int(state.episodes) == 6
+    assert int(state.episodes) == 32
     assert int(state.steps) == np.asarray(state.replay.episodes.mask).sum() > 0
 
 
 def test_every_batch_is_another_draw_of_episodes_that_were_played():
-    state, _ = run(counting(burn_in=30, parallel=2, updates_per_episode=3))
+    state, _ = run(counting(parallel=2, updates_per_episode=3))
     assert bool(state.learner.only_real)
     assert bool(state.learner.always_new)
 
@@ -123,7 +123,7 @@ def test_every_batch_is_another_draw_of_episodes_that_were_played():
 def test_no_two_episodes_are_the_same():
     state, _ = run(counting(parallel=3))
     seen = np.asarray(state.replay.episodes.observation.obs)[: int(state.episodes), 0, 0, 0]
-    assert len(np.unique(seen)) == len(seen) > 6
+    assert len(np.unique(seen)) == len(seen) > 33
 
 
 def test_playing_and_updating_use_keys_of_their_own():
@@ -136,9 +136,9 @@ def test_playing_and_updating_use_keys_of_their_own():
 
 
 def test_metrics_are_means_over_the_updates_of_an_epoch():
-    experiment = counting(parallel=2)
+    experiment = counting(parallel=3)
     _, record = run(experiment)
-    updates = experiment.iterations_per_epoch * 2
+    updates = experiment.iterations_per_epoch * 3
     first = (updates + 1) / 2
     np.testing.assert_allclose(record.metrics["number"], first + updates * np.arange(experiment.epochs))
 
@@ -237,6 +237,6 @@ def test_epochs_one_by_one_are_the_whole_and_are_traced_once():
 
 def test_the_length_of_a_run_changes_nothing_but_its_length():
     """A longer run begins as the shorter one does."""
-    shorter, longer = run(counting(steps=30)), run(counting(steps=90))
-    assert same(shorter[1], jax.tree.map(lambda rows: rows[:1], longer[1]))
+    shorter, longer = run(counting()), run(counting(steps=90))
+    assert same(shorter[1], jax.tree.map(lambda rows: rows[:2], longer[1]))
     assert len(longer[1].steps) == 3

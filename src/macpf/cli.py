@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import tyro
@@ -19,7 +19,7 @@ from macpf.benchmarks import learner as learner_benchmark
 from macpf.envs import TASKS
 from macpf.errors import UserError, require, unknown
 from macpf.experiments.experiment import Experiment
-from macpf.experiments.presets import Preset, experiment
+from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
 from macpf.runs import drive
 from macpf.runs.directory import open_run
@@ -211,16 +211,16 @@ def _train_options(chosen: Experiment[Any, Any]) -> type[Any]:
     return made
 
 
-def _preset(args: list[str]) -> tuple[Preset, list[str]]:
+def _preset(args: list[str]) -> tuple[str, list[str]]:
     """The named preset among the arguments, and the others: it decides the defaults of the others."""
     if "--preset" not in args:
         return "default", args
     at = args.index("--preset")
     name = args[at + 1] if at + 1 < len(args) else ""
-    for preset in get_args(Preset):
+    for preset in PRESETS:
         if name == preset:
             return preset, args[:at] + args[at + 2 :]
-    raise unknown("preset", name, get_args(Preset))
+    raise unknown("preset", name, PRESETS)
 
 
 def _parse(options: type[Options], args: list[str], command: str) -> Options:

@@ -51,4 +51,4 @@ def test_every_algorithm_has_a_preset_on_every_task(algorithm: str, task: str) -
 
 def test_an_unknown_preset_is_told() -> None:
     with pytest.raises(macpf.UserError, match="did you mean paper"):
-        macpf.experiment("macpf", "matrix-game", "pape")  # type: ignore[arg-type]
+        macpf.experiment("macpf", "matrix-game", "pape")

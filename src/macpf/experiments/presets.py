@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 from macpf.algorithms import ALGORITHMS
 from macpf.algorithms.macpf import MACPF
@@ -13,12 +13,10 @@ from macpf.optim import RMSprop
 from macpf.schedules import Constant, Exponential, Linear
 from macpf.types import Algorithm, Environment
 
-Preset = Literal["default", "paper", "authors"]
+PRESETS = ("default", "paper", "authors")
 
 
-def experiment(
-    algorithm: str, task: str | Environment[Any], preset: Preset = "default"
-) -> Experiment[Any, Any]:
+def experiment(algorithm: str, task: str | Environment[Any], preset: str = "default") -> Experiment[Any, Any]:
     """The preset experiment of an algorithm on a task, named or your own.
 
     "paper" follows the paper where it is explicit, "authors" its published code, and "default" the paper
@@ -26,8 +24,8 @@ def experiment(
     """
     if algorithm not in ALGORITHMS:
         raise unknown("algorithm", algorithm, ALGORITHMS)
-    if preset not in get_args(Preset):
-        raise unknown("preset", preset, get_args(Preset))
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
     learner = ALGORITHMS[algorithm].make()
     if isinstance(task, str):
         env, name, shape = make(task), task, FAMILIES[task]
@@ -77,7 +75,7 @@ def _set(algorithm: Algorithm[Any], **values: Any) -> Any:
     return replace(algorithm, **{name: v for name, v in values.items() if name in known})  # type: ignore[type-var]
 
 
-def _as_in(preset: Preset, algorithm: Any) -> Any:
+def _as_in(preset: str, algorithm: Any) -> Any:
     """MACPF as the paper or its published code reads it; other algorithms have one reading."""
     if preset == "default" or not isinstance(algorithm, MACPF):
         return algorithm
