@@ -13,7 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Int
 
-from macpf.algorithms.macpf import MACPF, Losses, MACPFLearner
+from macpf.algorithms.learning import LearnerState
+from macpf.algorithms.macpf import MACPF, Losses
+from macpf.networks.mixers import Hyper
 from macpf.optim import RMSprop
 from macpf.schedules import Constant
 from macpf.types import EnvSpec, Observation, PRNGKey, TimeStep, Trajectory
@@ -52,8 +54,7 @@ def tiny(**options: Any) -> MACPF:
     defaults = {
         "recurrent": False,
         "hidden": 8,
-        "mixer_embed": 8,
-        "mixer_hidden": 8,
+        "mixer": Hyper(embed=8, hidden=8, form="linear"),
         "optimiser": RMSprop(lr=1e-2, eps=1e-3),
         "alpha": Constant(0.3),
         "epsilon": Constant(0.4),
@@ -63,11 +64,11 @@ def tiny(**options: Any) -> MACPF:
 
 
 @cache
-def _shapes(algorithm: MACPF) -> MACPFLearner:
+def _shapes(algorithm: MACPF) -> LearnerState:
     return jax.eval_shape(lambda key: algorithm.init(key, SPEC), jax.random.key(0))
 
 
-def random_learner(algorithm: MACPF, seed: int) -> MACPFLearner:
+def random_learner(algorithm: MACPF, seed: int) -> LearnerState:
     """A learner with sizeable parameters, whose targets are others than its networks."""
     rng = np.random.default_rng(seed)
     shapes = _shapes(algorithm)
@@ -78,7 +79,7 @@ def random_learner(algorithm: MACPF, seed: int) -> MACPFLearner:
     optimisers, updates = jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), (shapes.optimisers, shapes.updates)
     )
-    return MACPFLearner(random(shapes.networks), random(shapes.targets), optimisers, updates)
+    return LearnerState(random(shapes.networks), random(shapes.targets), optimisers, updates)
 
 
 @cache
@@ -91,7 +92,7 @@ def update_of(algorithm: MACPF) -> Callable[..., Any]:
 def gradients_of(algorithm: MACPF) -> Callable[..., Losses]:
     """The gradient of each loss over a batch (an axis of 4) with respect to each of the four arguments."""
 
-    def gradients(learner: MACPFLearner, batch: Trajectory, key: PRNGKey) -> Losses:
+    def gradients(learner: LearnerState, batch: Trajectory, key: PRNGKey) -> Losses:
         keys = jax.random.split(key, batch.mask.shape[0])
         counts = batch.mask[:, :-1]
 

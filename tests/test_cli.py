@@ -63,7 +63,7 @@ def test_presets_change_the_defaults(capsys: pytest.CaptureFixture[str]) -> None
     ("args", "expected"),
     [
         (["trian"], "did you mean train?"),
-        (["train", "macfp", "matrix-game"], "unknown algorithm 'macfp': did you mean macpf?"),
+        (["train", "macfp", "matrix-game"], "unknown algorithm 'macfp': did you mean macpf"),
         (["train", "macpf", "matrix-gam"], "unknown task 'matrix-gam': did you mean matrix-game"),
         (["train", "macpf"], "train needs an algorithm and a task"),
         (["train", "macpf", "matrix-game", "--bach", "3"], "did you mean --batch?"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -35,6 +35,8 @@ class Tally(eqx.Module):
 @dataclass(frozen=True)
 class Counting:
     """An algorithm that counts its updates and learns nothing."""
+
+    on_policy: ClassVar[bool] = False
 
     @property
     def policies(self) -> Mapping[str, Policy]:

@@ -5,7 +5,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,7 +18,7 @@ from macpf.algorithms import ALGORITHMS
 from macpf.benchmarks import learner as learner_benchmark
 from macpf.envs import TASKS
 from macpf.errors import UserError, require, unknown
-from macpf.experiments.experiment import Experiment
+from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
 from macpf.runs import drive
@@ -84,8 +84,8 @@ def train(args: list[str]) -> None:
     seeds = tuple(range(options.seed, options.seed + options.seeds))
     require(options.seeds > 0, f"the number of seeds must be positive, not {options.seeds}")
     require(options.seed >= 0, f"the first seed must not be negative, not {options.seed}")
-    values = {f.name: getattr(options, f.name) for f in fields(Experiment) if f.name not in ("name", "task")}
-    wanted = Experiment(name=chosen.name, task=chosen.task, **values)
+    told = (f.name for f in fields(Experiment) if f.name not in _untold(chosen))
+    wanted = replace(chosen, **{name: getattr(options, name) for name in told})
     path = free_path(wanted) if options.out is None else options.out
     drive.start(path, wanted, seeds, Console(stderr=True), options.checkpoint_seconds)
     _show(load(path))
@@ -121,7 +121,7 @@ def evaluate(args: list[str]) -> None:
 def bench(args: list[str]) -> None:
     """The speed benchmarks, as ratios measured in one run."""
     options = _parse(BenchOptions, args, "bench")
-    learner_benchmark.main(options.seeds, options.seconds, options.out)
+    learner_benchmark.main(options.seeds, options.seconds, options.out, options.algorithms)
 
 
 COMMANDS: Mapping[str, Callable[[list[str]], None]] = {
@@ -176,12 +176,14 @@ class BenchOptions:
 
     Args:
         name: which benchmark.
+        algorithms: which algorithms to time.
         seeds: numbers of vmapped seeds to time.
         seconds: time to measure each for.
         out: a file for the numbers, as JSON.
     """
 
     name: tyro.conf.Positional[Literal["learner"]] = "learner"
+    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     seeds: tuple[int, ...] = (1, 5)
     seconds: float = 5.0
     out: Path | None = None
@@ -204,11 +206,16 @@ def _train_options(chosen: Experiment[Any, Any]) -> type[Any]:
         value = getattr(chosen, f.name)
         if f.name in ("algorithm", "env"):
             options.append((f.name, Annotated[type(value), unprefixed], field(default=value)))
-        elif f.name not in ("name", "task"):
+        elif f.name not in _untold(chosen):
             options.append((f.name, type(value), field(default=value)))
     made = make_dataclass("TrainOptions", options, frozen=True)
     made.__doc__ = f"{train.__doc__}\n\n{(Experiment.__doc__ or '').split(chr(10), 2)[2]}"
     return made
+
+
+def _untold(chosen: Experiment[Any, Any]) -> tuple[str, ...]:
+    """The fields of an experiment that are no options of `train`."""
+    return ("name", "task", *(OFF_POLICY if chosen.algorithm.on_policy else ()))
 
 
 def _preset(args: list[str]) -> tuple[str, list[str]]:

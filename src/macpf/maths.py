@@ -44,6 +44,18 @@ def pick(log_pi: Float[Array, "*b A"], luck: Float[Array, "*b"]) -> Int[Array, "
     return jnp.sum(upto <= luck[..., None] * upto[..., -1:], axis=-1)
 
 
+def best(values: Float[Array, "*b A"], avail: Bool[Array, "*b A"]) -> Float[Array, "*b"]:
+    """The value of the best available action."""
+    return jnp.max(jnp.where(avail, values, -jnp.inf), axis=-1)
+
+
+def soft_value(
+    q: Float[Array, "*b A"], avail: Bool[Array, "*b A"], alpha: Float[Array, ""]
+) -> Float[Array, "*b"]:
+    """alpha log sum_a exp(Q(a) / alpha) over the available actions."""
+    return alpha * jax.nn.logsumexp(jnp.where(avail, q / alpha, UNAVAILABLE), axis=-1)
+
+
 def forced_actions(
     avail: Bool[Array, "N A"], epsilon: Float[Array, ""] | float, key: PRNGKey
 ) -> Int[Array, " N"]:
@@ -52,6 +64,14 @@ def forced_actions(
     luck = jax.random.uniform(action_key, avail.shape[:1])
     random = pick(log_softmax(jnp.zeros(avail.shape), avail), luck)
     return jnp.where(jax.random.uniform(coin_key, avail.shape[:1]) < epsilon, random, -1)
+
+
+def by_chance(
+    actions: Int[Array, " N"], avail: Bool[Array, "N A"], epsilon: Float[Array, ""] | float, key: PRNGKey
+) -> Int[Array, " N"]:
+    """These actions, but for the agents that must explore."""
+    forced = forced_actions(avail, epsilon, key)
+    return jnp.where(forced >= 0, forced, actions)
 
 
 def entropy(log_pi: Float[Array, "*b A"]) -> Float[Array, "*b"]:
@@ -91,5 +111,16 @@ def td_lambda(
     def compose(later, earlier):  # G_t = g + carry G_{t+1} is affine, and affine maps compose
         return earlier[0] + earlier[1] * later[0], earlier[1] * later[1]
 
-    returns, _ = jax.lax.associative_scan(compose, (g, carry), reverse=True)
-    return returns
+    return jax.lax.associative_scan(compose, (g, carry), reverse=True)[0]
+
+
+def gae(
+    reward: Float[Array, " T"],
+    terminated: Bool[Array, " T"],
+    mask: Bool[Array, " T"],
+    value: Float[Array, " T+1"],
+    gamma: float,
+    lambda_: float,
+) -> Float[Array, " T"]:
+    """Generalised advantages A_t = delta_t + gamma lambda (1 - d_t) A_{t+1}: lambda-returns less values."""
+    return td_lambda(reward, terminated, mask, value, gamma, lambda_) - value[:-1]

@@ -34,6 +34,10 @@ class Replay(eqx.Module):
         _, where = jax.lax.top_k(jnp.where(held, jax.random.uniform(key, held.shape), -1.0), count)
         return jax.tree.map(lambda ring: _unpacked(ring[where]), self.episodes)
 
+    def all(self) -> Trajectory:
+        """Every episode of a full ring: of one as large as a round of play, those of the latest round."""
+        return jax.tree.map(_unpacked, self.episodes)
+
 
 def empty(spec: EnvSpec, capacity: int, half: bool = False) -> Replay:
     """A replay with room for `capacity` episodes of the task."""

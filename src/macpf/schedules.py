@@ -1,4 +1,4 @@
-"""Temperatures and exploration rates as functions of the environment steps taken so far."""
+"""Temperatures and exploration rates by the environment steps taken so far; `final`: how they end."""
 
 from dataclasses import dataclass
 
@@ -17,6 +17,10 @@ class Constant:
 
     def __post_init__(self) -> None:
         require(self.value >= 0, f"a schedule's value must not be negative, not {self.value}")
+
+    @property
+    def final(self) -> float:
+        return self.value
 
     def __call__(self, step: Step) -> Float[Array, ""]:
         return jnp.full((), self.value)
@@ -41,6 +45,10 @@ class Linear:
         )
         require(self.steps > 0, f"a schedule must last at least one step, not {self.steps}")
 
+    @property
+    def final(self) -> float:
+        return self.end
+
     def __call__(self, step: Step) -> Float[Array, ""]:
         drop = 1.0 if self.unit_slope else self.start - self.end
         return jnp.maximum(self.end, self.start - drop * step / self.steps)
@@ -59,6 +67,10 @@ class Exponential:
             0 <= self.end <= self.start, f"a schedule must fall to a value >= 0: {self.start} -> {self.end}"
         )
         require(0 < self.rate <= 1, f"a schedule's rate must be in (0, 1], not {self.rate}")
+
+    @property
+    def final(self) -> float:
+        return self.end
 
     def __call__(self, step: Step) -> Float[Array, ""]:
         return jnp.maximum(self.end, self.start * self.rate**step)

@@ -56,7 +56,7 @@ def begin(experiment: Experiment[Any, Any], key: PRNGKey) -> TrainState:
     zero = jnp.zeros((), jnp.int32)
     state = TrainState(
         learner=experiment.algorithm.init(learner_key, spec),
-        replay=replays.empty(spec, experiment.replay, experiment.replay_half),
+        replay=replays.empty(spec, experiment.remembered, experiment.replay_half),
         key=key,
         steps=zero,
         episodes=zero,
@@ -78,11 +78,12 @@ def iterate(experiment: Experiment[Any, Any], state: TrainState) -> tuple[TrainS
     """One round of play in all parallel environments, then the updates those episodes have earned."""
     state = collect(experiment, state)
     key, updates_key = jax.random.split(state.key)
-    count = experiment.parallel * experiment.updates_per_episode
+    count = experiment.updates_per_iteration
 
     def update(learner: Any, key: PRNGKey) -> tuple[Any, Metrics]:
         sample_key, update_key = jax.random.split(key)
-        batch = state.replay.sample(sample_key, experiment.batch)
+        on_policy = experiment.algorithm.on_policy
+        batch = state.replay.all() if on_policy else state.replay.sample(sample_key, experiment.batch)
         return experiment.algorithm.update(learner, batch, update_key, state.steps)
 
     learner, metrics = jax.lax.scan(update, state.learner, jax.random.split(updates_key, count))

@@ -8,7 +8,7 @@ H hidden units, T steps of an episode (T+1 rows of a trajectory), B episodes of 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -24,13 +24,17 @@ Metrics = Mapping[str, Float[Array, ""]]
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The sizes of a task: agents, actions of each, features seen, features of the state, longest episode."""
+    """The sizes of a task: agents, actions of each, features seen, features of the state, longest episode.
+
+    `unit_dim`: the state begins with so many features of each agent in turn (0: it does not).
+    """
 
     n_agents: int
     n_actions: int
     obs_dim: int
     state_dim: int
     horizon: int
+    unit_dim: int = 0
 
 
 class Observation(eqx.Module):
@@ -99,11 +103,14 @@ class Policy(Protocol):
 class Algorithm(Protocol[Learner]):
     """A frozen dataclass of hyper-parameters, and the functions that learn and act with them.
 
+    `on_policy` says what `update` is given: the episodes just played, once, or a draw from the replay.
     `explore` is the behaviour policy of training at environment step `step`; it may be centralised.
     `execute` is the decentralised policy that remains; `policies` names every policy worth evaluating,
     "ind" (which is `execute`) always among them; `log_prob` tells how likely each of them is to choose
     a joint action.
     """
+
+    on_policy: ClassVar[bool]
 
     @property
     def policies(self) -> Mapping[str, Policy]: ...

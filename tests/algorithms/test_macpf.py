@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from macpf.algorithms.macpf import MACPF, Losses, MACPFLearner, Networks
-from macpf.networks.agents import agent_inputs, previous_actions, unroll_together
+from macpf.algorithms.learning import LearnerState
+from macpf.algorithms.macpf import MACPF, Losses, Networks
+from macpf.networks.agents import agent_inputs, previous_actions, see, unroll_together
 from macpf.networks.mixers import HyperMixer
 from macpf.rollout import play
 from macpf.schedules import Constant, Linear
@@ -114,13 +115,13 @@ def test_the_gradient_reaches_every_parameter_of_what_it_moves(algorithm, table)
     assert all(reached.values()), [place for place, is_reached in reached.items() if not is_reached]
 
 
-def nudged(learner: MACPFLearner, name: str) -> MACPFLearner:
+def nudged(learner: LearnerState, name: str) -> LearnerState:
     """The learner with other numbers in one of its networks."""
     networks = learner.networks._asdict()
     changed = jax.tree.map(
         lambda leaf: leaf + 0.3 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), networks[name]
     )
-    return MACPFLearner(
+    return LearnerState(
         Networks(**(networks | {name: changed})), learner.targets, learner.optimisers, learner.updates
     )
 
@@ -129,7 +130,7 @@ def _elsewhere(leaf):
     return leaf + 0.3 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape)
 
 
-def moves(before: MACPFLearner, after: MACPFLearner) -> dict[str, Any]:
+def moves(before: LearnerState, after: LearnerState) -> dict[str, Any]:
     """How far an update moved each part."""
     return parts(jax.tree.map(lambda new, old: new - old, after.networks, before.networks))
 
@@ -165,7 +166,7 @@ def test_an_update_moves_every_part(algorithm, table):
 def dependent_logits_of(algorithm: MACPF):
     """The dependent logits after every joint action: [A^N, N, A]."""
 
-    def logits(learner: MACPFLearner, memory: Memory, observation: Observation):
+    def logits(learner: LearnerState, memory: Memory, observation: Observation):
         chain, _ = algorithm._chain_now(learner.networks, memory, observation)
         return jax.vmap(chain)(JOINT)
 
@@ -181,7 +182,7 @@ def dependent_values_of(algorithm: MACPF):
     """
     blind = replace(algorithm, gamma=0.0)
 
-    def value(learner: MACPFLearner, episode: Trajectory, actions, agent):
+    def value(learner: LearnerState, episode: Trajectory, actions, agent):
         mixer = _hears(learner.networks.mixer, agent)
         networks = learner.networks._replace(mixer=mixer)
         episode = eqx.tree_at(
@@ -203,9 +204,9 @@ def _hears(mixer: HyperMixer, agent) -> HyperMixer:
     zero = jax.tree.map(jnp.zeros_like, mixer)
     ear = jnp.zeros((N, mixer.b1.out_features)).at[agent, 0].set(1.0)
     return eqx.tree_at(
-        lambda m: (m.w1.second.bias, m.w2.second.bias),
+        lambda m: (m.w1.layers[-1].bias, m.w2.layers[-1].bias),
         zero,
-        (ear.ravel(), jnp.ones_like(zero.w2.second.bias)),
+        (ear.ravel(), jnp.ones_like(zero.w2.layers[-1].bias)),
     )
 
 
@@ -283,9 +284,9 @@ def jacobians_of(algorithm: MACPF):
 
     def logits(learner, obs, state, hidden, previous, observation):
         seen = Observation(obs, state, observation.avail, observation.visible)
-        return algorithm._logits_now(learner.networks, Memory(hidden, previous), seen)[0]
+        return see(learner.networks.pi_ind, Memory(hidden, previous), seen)[0]
 
-    def jacobians(learner: MACPFLearner, memory: Memory, observation: Observation):
+    def jacobians(learner: LearnerState, memory: Memory, observation: Observation):
         at = (observation.obs, observation.state, memory.hidden)
         return jax.jacrev(logits, argnums=(1, 2, 3))(learner, *at, memory.previous, observation)
 
@@ -339,7 +340,7 @@ def test_logits_of_a_stored_episode_are_those_of_its_rollout(recurrent):
     met: list[np.ndarray] = []
 
     def act(memory, observation, key):
-        logits, _, _ = algorithm._logits_now(learner.networks, memory, observation)
+        logits, _, _ = see(learner.networks.pi_ind, memory, observation)
         jax.debug.callback(lambda rows: met.append(np.asarray(rows)), logits, ordered=True)
         return algorithm.explore(learner, memory, observation, key, STEP)
 

@@ -10,6 +10,7 @@ import numpy as np
 from macpf.algorithms.macpf import MACPF
 from macpf.envs.matrix import MatrixGame
 from macpf.experiments.experiment import Experiment
+from macpf.networks.mixers import Hyper
 from macpf.optim import RMSprop
 from macpf.schedules import Exponential
 from macpf.training import Record, train
@@ -31,8 +32,7 @@ def game(payoff: Any, hidden: int, steps: int, batch: int) -> Experiment[Any, Ma
     algorithm = MACPF(
         recurrent=False,
         hidden=hidden,
-        mixer_embed=hidden,
-        mixer_hidden=hidden,
+        mixer=Hyper(hidden, hidden, "linear"),
         optimiser=RMSprop(lr=3e-3),
         alpha=Exponential(1.0, 0.5, 0.999),
     )

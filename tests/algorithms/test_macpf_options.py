@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from macpf.algorithms.macpf import MACPF, Losses, MACPFLearner, Networks
+from macpf.algorithms.learning import LearnerState
+from macpf.algorithms.macpf import MACPF, Losses, Networks
 from macpf.networks.agents import Recurrent
 from macpf.optim import Adam, RMSprop
 from macpf.schedules import Constant
@@ -78,14 +79,15 @@ def linear(layer: Any, x):
 
 
 def two_layers(net: Any, x):
-    return linear(net.second, np.maximum(linear(net.first, x), 0))
+    first, second = net.layers
+    return linear(second, np.maximum(linear(first, x), 0))
 
 
 def advance(body: Any, x, h):
     """The features of one agent at one moment, by those of the moment before."""
-    y = np.maximum(linear(body.layer, x), 0)
     if not isinstance(body, Recurrent):
-        return y
+        return np.maximum(linear(body.layers.layers[0], x), 0)
+    y = np.maximum(linear(body.layer, x), 0)
     cell: Any = body.cell
     ri, zi, ni = np.split(cell.weight_ih @ y + cell.bias, 3)
     rh, zh, nh = np.split(cell.weight_hh @ h, 3)
@@ -100,7 +102,7 @@ def agent_input(obs, i: int, previous: int):
 
 def features(agent: Any, episode: Any):
     """The features of every agent at every row of an episode."""
-    rows = [[np.zeros(agent.body.layer.out_features)] * N]
+    rows = [[np.zeros(agent.head.in_features)] * N]
     for t in range(T + 1):
         previous = episode.actions[t - 1] if t > 0 else [-1] * N
         xs = [agent_input(episode.observation.obs[t], i, previous[i]) for i in range(N)]
@@ -235,7 +237,7 @@ def expected_losses(algorithm: MACPF, learner: Any, episode: Any, luck) -> dict[
 def losses_of(algorithm: MACPF):
     """The losses of one episode, and its metrics, by name."""
 
-    def losses(learner: MACPFLearner, episode: Trajectory, key):
+    def losses(learner: LearnerState, episode: Trajectory, key):
         by = Losses(*[learner.networks] * 4)
         rows, metrics = algorithm.losses(by, learner.targets, episode, key, STEP)
         return {**rows._asdict(), **metrics}
@@ -368,7 +370,7 @@ GROUPS = {"groups": 2, "dep_pool": "mean", "dep_mask": "all"}
 def acts_of(algorithm: MACPF):
     """What is done at the start of an episode, by many keys."""
 
-    def acts(learner: MACPFLearner, observation: Observation):
+    def acts(learner: LearnerState, observation: Observation):
         memory = algorithm.init_memory(SPEC)
 
         def once(key):
@@ -385,7 +387,7 @@ def acts_of(algorithm: MACPF):
 
 
 def joint_probabilities(
-    algorithm: MACPF, learner: MACPFLearner, observation: Observation, *, dependent: bool, epsilon: float
+    algorithm: MACPF, learner: LearnerState, observation: Observation, *, dependent: bool, epsilon: float
 ) -> np.ndarray:
     """How likely each joint action is at the start of an episode."""
     networks = in_numpy(learner.networks)
@@ -449,10 +451,10 @@ def test_behaviour_with_epsilon_1_is_uniform_over_available_actions():
         assert_drawn_from(acts["explore"], possible / possible.sum())
 
 
-def decided(learner: MACPFLearner) -> MACPFLearner:
+def decided(learner: LearnerState) -> LearnerState:
     """The learner with policies that are certain of what they do."""
 
-    def parts(learner: MACPFLearner):
+    def parts(learner: LearnerState):
         networks = learner.networks
         b = networks.b_dep
         return (networks.pi_ind.head, b.w2_own, b.w2_told, b.b2)

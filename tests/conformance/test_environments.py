@@ -280,6 +280,8 @@ def test_another_result_under_vmap_is_named():
         (None, "env.spec is of type NoneType, but must be an EnvSpec"),
         ({"n_agents": 2}, "env.spec is of type dict, but must be an EnvSpec"),
         (EnvSpec(2, 0, 4, 5, 3), "spec.n_actions is 0, but must be a positive int"),
+        (EnvSpec(2, 3, 4, 5, 6, -1), "spec.unit_dim is -1, but 2 of it must fit a state of 5"),
+        (EnvSpec(2, 3, 4, 5, 6, 3), "spec.unit_dim is 3, but 2 of it must fit a state of 5"),
         (EnvSpec(2, 3, 4, 5, -1), "spec.horizon is -1, but must be a positive int"),
     ],
 )

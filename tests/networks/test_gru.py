@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from macpf.networks.gru import gru_scan, gru_step
+from macpf.networks import gru
+from macpf.networks.gru import gru_step
 
 T, H, B = 6, 4, 3
 CELL = eqx.nn.GRUCell(H, H, key=jax.random.key(0))
@@ -28,6 +29,11 @@ def plain_scan(cell: eqx.nn.GRUCell, xs: jax.Array) -> jax.Array:
         return h, h
 
     return jax.lax.scan(step, jnp.zeros(cell.hidden_size), xs)[1]
+
+
+def gru_scan(cell: eqx.nn.GRUCell, xs: jax.Array) -> jax.Array:
+    """From an empty memory."""
+    return gru.gru_scan(cell, xs, jnp.zeros(cell.hidden_size))
 
 
 def test_a_step_is_equinoxs():
@@ -93,6 +99,17 @@ def test_its_gradient_is_that_of_the_plain_scan_under_vmap_over_cells():
 
     for x, y in zip(jax.tree.leaves(slopes(gru_scan)), jax.tree.leaves(slopes(plain_scan)), strict=True):
         assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+def test_a_scan_goes_on_from_any_memory():
+    """Its second half from where the first ended is the whole, and so are all gradients."""
+
+    def in_two(cell, xs):
+        first = gru_scan(cell, xs[:2])
+        return jnp.concatenate([first, gru.gru_scan(cell, xs[2:], first[-1])])
+
+    assert_allclose(in_two(CELL, XS[0]), gru_scan(CELL, XS[0]), rtol=1e-5, atol=1e-6)
+    assert_same_gradients(gradients(in_two, XS[0], WEIGHTS[0]), gradients(gru_scan, XS[0], WEIGHTS[0]))
 
 
 def test_a_cell_without_biases_is_refused():

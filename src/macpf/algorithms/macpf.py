@@ -9,34 +9,34 @@ Equation numbers are the paper's. A reader finds them in the order: networks and
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from macpf import optim
+from macpf.algorithms import acting, learning
+from macpf.algorithms.acting import EpsilonMode, LogPolicy
+from macpf.algorithms.learning import LearnerState, Lists, Rows, mixed
 from macpf.errors import require
 from macpf.maths import (
     entropy,
     forced_actions,
     greedy,
-    log_mixture,
     log_softmax,
-    masked_mean,
     pick,
     soft_improvement,
     taken,
-    td_lambda,
 )
 from macpf.networks.agents import (
     Agent,
     agent_inputs,
     each,
     make_agent,
+    no_memory,
     previous_actions,
+    see,
     unroll_together,
 )
 from macpf.networks.corrections import (
@@ -51,8 +51,8 @@ from macpf.networks.corrections import (
     pooled,
     predecessors,
 )
-from macpf.networks.mixers import HyperMixer, make_hyper_mixer
-from macpf.optim import Optimiser, OptState, RMSprop
+from macpf.networks.mixers import Hyper, Mixer, Mixing
+from macpf.optim import Optimiser, RMSprop
 from macpf.schedules import Linear, Schedule
 from macpf.types import Actions, EnvSpec, Memory, Metrics, Observation, Policy, PRNGKey, Step, Trajectory
 
@@ -66,7 +66,7 @@ class Networks(NamedTuple):
     b_dep: Correction
     q_ind: Agent
     c_dep: Correction
-    mixer: HyperMixer
+    mixer: Mixer
 
 
 class Targets(NamedTuple):
@@ -74,7 +74,7 @@ class Targets(NamedTuple):
 
     q_ind: Agent
     c_dep: Correction
-    mixer: HyperMixer
+    mixer: Mixer
 
 
 class Losses(NamedTuple):
@@ -86,15 +86,6 @@ class Losses(NamedTuple):
     l_dep: Any
 
 
-class MACPFLearner(eqx.Module):
-    """The networks with their targets, the state of their optimisers, and the number of updates made."""
-
-    networks: Networks
-    targets: Targets
-    optimisers: Mapping[str, OptState]
-    updates: Int[Array, ""]
-
-
 @dataclass(frozen=True)
 class MACPF:
     """MACPF's hyper-parameters, and what it does with them.
@@ -102,8 +93,8 @@ class MACPF:
     Args:
         recurrent: agents remember (a GRU) or not.
         hidden: units of every layer of the agents and corrections.
-        mixer_embed: units of the mixer.
-        mixer_hidden: units of the mixer's hypernetworks.
+        dependent: agents learn dependent policies and act by them; without, the ablation CONTROL.
+        mixer: from the agents' values to the team's; MACPF's is linear in them.
         optimiser: how parameters descend.
         gamma: discount.
         alpha: temperature, over environment steps.
@@ -124,15 +115,17 @@ class MACPF:
         sampler: the chain is walked agent by agent, or found by iteration; the actions are the same.
     """
 
+    on_policy: ClassVar[bool] = False
+
     recurrent: bool = True
     hidden: int = 64
-    mixer_embed: int = 64
-    mixer_hidden: int = 64
+    dependent: bool = True
+    mixer: Mixing = field(default_factory=lambda: Hyper(embed=64, hidden=64, form="linear"))
     optimiser: Optimiser = field(default_factory=RMSprop)
     gamma: float = 0.99
     alpha: Schedule = field(default_factory=lambda: Linear(0.5, 0.05, 200_000))
     epsilon: Schedule = field(default_factory=lambda: Linear(1.0, 0.05, 50_000))
-    epsilon_mode: Literal["none", "behaviour", "everywhere"] = "none"
+    epsilon_mode: EpsilonMode = "none"
     td_lambda: float = 0.8
     entropy_reduce: Literal["mean", "sum"] = "mean"
     entropy_terminal: Literal["bootstrap", "always"] = "bootstrap"
@@ -147,42 +140,39 @@ class MACPF:
     sampler: Literal["in-turn", "at-once"] = "in-turn"
 
     def __post_init__(self) -> None:
-        require(0 <= self.gamma <= 1, f"gamma must be in [0, 1], not {self.gamma}")
-        require(0 <= self.td_lambda <= 1, f"td_lambda must be in [0, 1], not {self.td_lambda}")
-        sizes = (self.hidden, self.mixer_embed, self.mixer_hidden, self.target_period)
-        require(min(sizes) > 0, "hidden, mixer_embed, mixer_hidden and target_period must be positive")
+        learning.check(self.gamma, self.td_lambda, self.hidden, self.target_period)
         require(self.groups is None or self.groups > 0, f"groups must be positive, not {self.groups}")
 
     @property
     def policies(self) -> Mapping[str, Policy]:
-        return {"ind": self.execute, "dep": self.execute_dep}
+        return {"ind": self.execute} | ({"dep": self.execute_dep} if self.dependent else {})
 
-    def init(self, key: PRNGKey, spec: EnvSpec) -> MACPFLearner:
+    def init(self, key: PRNGKey, spec: EnvSpec) -> LearnerState:
         pi_key, b_key, q_key, c_key, mixer_key = jax.random.split(key, 5)
         networks = Networks(
             pi_ind=make_agent(pi_key, spec, self.hidden, self.recurrent),
             b_dep=make_correction(b_key, spec, self.hidden),
             q_ind=make_agent(q_key, spec, self.hidden, self.recurrent),
             c_dep=make_correction(c_key, spec, self.hidden),
-            mixer=make_hyper_mixer(mixer_key, spec, self.mixer_embed, self.mixer_hidden, "linear"),
+            mixer=self.mixer.make(mixer_key, spec),
         )
-        optimisers = optim.init_lists(self.optimiser, networks._asdict(), self._optimiser_lists())
-        return MACPFLearner(networks, _targets(networks), optimisers, jnp.zeros((), jnp.int32))
+        return learning.fresh(networks, _targets(networks), self.optimiser, self._optimiser_lists())
 
     def init_memory(self, spec: EnvSpec) -> Memory:
-        size = self.hidden if self.recurrent else 0
-        return Memory(jnp.zeros((spec.n_agents, size)), jnp.full(spec.n_agents, -1))
+        return no_memory(spec, self.hidden, self.recurrent)
 
     # Acting
 
     def explore(
-        self, learner: MACPFLearner, memory: Memory, observation: Observation, key: PRNGKey, step: Step
+        self, learner: LearnerState, memory: Memory, observation: Observation, key: PRNGKey, step: Step
     ) -> tuple[Actions, Memory]:
         """The behaviour of training: the dependent policy, sampled along the chain."""
+        log_policy = acting.training_policy(self.epsilon_mode, self.epsilon, step)
+        epsilon = acting.chance(self.epsilon_mode, self.epsilon, step)
+        if not self.dependent:
+            return acting.explore(learner.networks.pi_ind, memory, observation, key, log_policy, epsilon)
         luck_key, force_key = jax.random.split(key)
         chain, hidden = self._chain_now(learner.networks, memory, observation)
-        log_policy = self._log_policy(step)
-        epsilon = 0.0 if self.epsilon_mode == "none" else self.epsilon(step)
         forced = forced_actions(observation.avail, epsilon, force_key)
         luck = jax.random.uniform(luck_key, forced.shape)
 
@@ -195,7 +185,7 @@ class MACPF:
 
     def execute(
         self,
-        learner: MACPFLearner,
+        learner: LearnerState,
         memory: Memory,
         observation: Observation,
         key: PRNGKey,
@@ -203,15 +193,11 @@ class MACPF:
         sample: bool = False,
     ) -> tuple[Actions, Memory]:
         """The independent policy: every agent by what it has seen itself."""
-        logits, _, hidden = self._logits_now(learner.networks, memory, observation)
-        log_pi = log_softmax(logits, observation.avail)  # Eq. 12
-        luck = jax.random.uniform(key, logits.shape[:1])
-        actions = pick(log_pi, luck) if sample else greedy(log_pi, observation.avail)
-        return actions, Memory(hidden, actions)
+        return acting.execute(learner.networks.pi_ind, memory, observation, key, sample=sample)  # Eq. 12
 
     def execute_dep(
         self,
-        learner: MACPFLearner,
+        learner: LearnerState,
         memory: Memory,
         observation: Observation,
         key: PRNGKey,
@@ -230,24 +216,19 @@ class MACPF:
         return actions, Memory(hidden, actions)
 
     def log_prob(
-        self, learner: MACPFLearner, memory: Memory, observation: Observation, actions: Actions
+        self, learner: LearnerState, memory: Memory, observation: Observation, actions: Actions
     ) -> Mapping[str, Float[Array, ""]]:
-        """The log-probability of a joint action under both joint policies."""
-        logits, _, _ = self._logits_now(learner.networks, memory, observation)
-        chain, _ = self._chain_now(learner.networks, memory, observation)
-        ind = log_softmax(logits, observation.avail)
-        dep = log_softmax(chain(actions), observation.avail)
-        return {"ind": jnp.sum(taken(ind, actions)), "dep": jnp.sum(taken(dep, actions))}  # Eqs. 12, 11
-
-    def _logits_now(self, networks: Networks, memory: Memory, observation: Observation):
-        """The independent logits of this moment, the features under them, and the memory after it."""
-        xs = agent_inputs(observation.obs, memory.previous, observation.avail.shape[-1])
-        h, hidden = jax.vmap(networks.pi_ind.body)(xs, memory.hidden)
-        return jax.vmap(networks.pi_ind.head)(h), h, hidden
+        """The log-probability of a joint action under each joint policy."""
+        logits, _, _ = see(learner.networks.pi_ind, memory, observation)
+        log_pi = {"ind": log_softmax(logits, observation.avail)}  # Eq. 12
+        if self.dependent:
+            chain, _ = self._chain_now(learner.networks, memory, observation)
+            log_pi["dep"] = log_softmax(chain(actions), observation.avail)  # Eq. 11
+        return {name: jnp.sum(taken(of_each, actions)) for name, of_each in log_pi.items()}
 
     def _chain_now(self, networks: Networks, memory: Memory, observation: Observation):
         """The chain of dependent logits of this moment, and the memory after it."""
-        logits, h, hidden = self._logits_now(networks, memory, observation)
+        logits, h, hidden = see(networks.pi_ind, memory, observation)
         weight = pooled(self._depends(observation.visible), self.dep_pool)
         own = logits + jax.vmap(networks.b_dep.own)(h)  # Eq. 10
         return Chain(own, networks.b_dep.table(), weight), hidden
@@ -270,51 +251,38 @@ class MACPF:
         others = (everyone[:, None] != everyone) & (everyone[:, None] > 0)  # the first is told nothing
         return visible & others if self.dep_mask == "visible" else jnp.asarray(others)
 
-    def _log_policy(self, step: Step):
-        """How logits become log-probabilities in training."""
-        if self.epsilon_mode == "everywhere":
-            return lambda logits, avail: log_mixture(logits, avail, self.epsilon(step))
-        return log_softmax
-
     # Learning
 
     def update(
-        self, learner: MACPFLearner, batch: Trajectory, key: PRNGKey, step: Step
-    ) -> tuple[MACPFLearner, Metrics]:
+        self, learner: LearnerState, batch: Trajectory, key: PRNGKey, step: Step
+    ) -> tuple[LearnerState, Metrics]:
         """One step on each of the four losses, all taken on the same batch and at the same parameters."""
-        keys = jax.random.split(key, batch.mask.shape[0])
 
-        def total(by: Losses) -> tuple[Float[Array, ""], Metrics]:
-            per_row, metrics = jax.vmap(self.losses, in_axes=(None, None, 0, 0, None))(
-                by, learner.targets, batch, keys, step
-            )
-            mask = batch.mask[:, :-1]
-            losses = Losses(*(masked_mean(rows, mask) for rows in per_row))
-            averages = {name: masked_mean(rows, mask) for name, rows in metrics.items()}
-            return sum(losses, jnp.zeros(())), losses._asdict() | averages
+        def losses(by: Losses, episode: Trajectory, key: PRNGKey) -> tuple[Rows, Rows]:
+            found, metrics = self.losses(by, learner.targets, episode, key, step)
+            return found._asdict(), metrics
 
-        gradients, metrics = jax.grad(total, has_aux=True)(Losses(*[learner.networks] * 4))
-        networks, optimisers = learner.networks._asdict(), learner.optimisers
-        for gradient, moves in zip(gradients, self._moves(), strict=True):
-            moved = {name: network for name, network in gradient._asdict().items() if name in moves}
-            networks, optimisers = optim.descend_lists(
-                self.optimiser, networks, moved, optimisers, self._optimiser_lists()
-            )
-        networks, updates = Networks(**networks), learner.updates + 1
-        targets = optim.lag(learner.targets, _targets(networks), updates, self.target_period)
-        scales = {"alpha": self.alpha(step), "epsilon": self.epsilon(step)}
-        return MACPFLearner(networks, targets, optimisers, updates), {**metrics, **scales}
+        found, metrics = learning.gradients(losses, Losses(*[learner.networks] * 4), batch, key)
+        each_moves = (
+            {name: gradient._asdict()[name] for name in moves}
+            for gradient, moves in zip(found, self._moves(), strict=True)
+        )
+        improved = learning.improve(
+            learner, each_moves, self.optimiser, self._optimiser_lists(), _targets, self.target_period
+        )
+        return improved, {**metrics, "alpha": self.alpha(step), "epsilon": self.epsilon(step)}
 
     def losses(
         self, by: Losses, targets: Targets, episode: Trajectory, key: PRNGKey, step: Step
-    ) -> tuple[Losses, Mapping[str, Float[Array, " T"]]]:
+    ) -> tuple[Losses, Rows]:
         """The four losses at every step of one episode.
 
         `by.j_ind` are the networks as far as J_ind is concerned, and so on: the gradient of the sum with
         respect to each is the gradient of that one loss, and is zero but for what that loss may move.
         """
         seen, actions = episode.observation, episode.actions
-        alpha, log_policy = self.alpha(step), self._log_policy(step)
+        alpha = self.alpha(step)
+        log_policy = acting.training_policy(self.epsilon_mode, self.epsilon, step)
         xs = agent_inputs(seen.obs, previous_actions(actions), seen.avail.shape[-1])
         h_pi, h_q = unroll_together([by.j_ind.pi_ind.body, by.l_ind.q_ind.body], xs)
         (h_hat,) = unroll_together([targets.q_ind.body], xs)
@@ -342,12 +310,12 @@ class MACPF:
         log_pi_dep = log_policy(pi_dep.along(a_dep), seen.avail)
 
         # The values of joint actions: stored ones by the critics, a' by the targets
-        mix, mix_hat = jax.vmap(by.l_ind.mixer), jax.vmap(targets.mixer)
-        mix_dep = jax.vmap(by.l_dep.mixer if self.mixer_grad == "both" else sg(by.l_dep.mixer))
-        q_jt_ind = mix(taken(q_ind, actions), seen.state)  # Eq. 15
-        q_jt_dep = mix_dep(taken(q_dep.along(actions), actions), seen.state)  # Eq. 14
-        q_hat_ind = mix_hat(taken(q_ind_hat, a_ind), seen.state)
-        q_hat_dep = mix_hat(taken(q_dep_hat.along(a_dep), a_dep), seen.state)
+        mixer, mixer_hat = by.l_ind.mixer, targets.mixer
+        mixer_dep = by.l_dep.mixer if self.mixer_grad == "both" else sg(by.l_dep.mixer)
+        q_jt_ind = mixed(mixer, q_ind, actions, seen, alpha)  # Eq. 15
+        q_jt_dep = mixed(mixer_dep, q_dep.along(actions), actions, seen, alpha)  # Eq. 14
+        q_hat_ind = mixed(mixer_hat, q_ind_hat, a_ind, seen, alpha)
+        q_hat_dep = mixed(mixer_hat, q_dep_hat.along(a_dep), a_dep, seen, alpha)
         y_ind = self.target(episode, q_hat_ind, taken(log_pi_ind, a_ind), alpha)
         y_dep = self.target(episode, q_hat_dep, taken(log_pi_dep, a_dep), alpha)
 
@@ -355,13 +323,14 @@ class MACPF:
         losses = Losses(
             j_ind=jnp.mean(soft_improvement(log_pi_ind, sg(q_ind), alpha), axis=-1)[:-1],  # Eq. 19
             j_dep=jnp.mean(soft_improvement(log_pi_dep, sg(q_dep_now), alpha), axis=-1)[:-1],  # Eq. 18
-            l_ind=(q_jt_ind[:-1] - sg(y_ind)) ** 2,  # Eq. 17
-            l_dep=(q_jt_dep[:-1] - sg(y_dep)) ** 2,  # Eq. 16
+            l_ind=(q_jt_ind[:-1] - sg(y_ind)) ** 2 + jax.vmap(mixer.penalty)(seen.state[:-1]),  # Eq. 17
+            l_dep=(q_jt_dep[:-1] - sg(y_dep)) ** 2 + jax.vmap(mixer_dep.penalty)(seen.state[:-1]),  # Eq. 16
         )
-        return losses, {
-            "entropy_ind": jnp.mean(entropy(log_pi_ind), axis=-1)[:-1],
-            "entropy_dep": jnp.mean(entropy(log_pi_dep), axis=-1)[:-1],
-        }
+        metrics = {"entropy_ind": jnp.mean(entropy(log_pi_ind), axis=-1)[:-1]}
+        if not self.dependent:
+            nothing = jnp.zeros_like(losses.j_ind)
+            return losses._replace(j_dep=nothing, l_dep=nothing), metrics
+        return losses, metrics | {"entropy_dep": jnp.mean(entropy(log_pi_dep), axis=-1)[:-1]}
 
     def target(
         self,
@@ -370,14 +339,19 @@ class MACPF:
         log_pi: Float[Array, "rows N"],
         alpha: Float[Array, ""],
     ) -> Float[Array, " T"]:
-        """What a critic should say: r + gamma (Q_hat(s', a') - alpha log pi(a'|s')), or its lambda-return."""
-        rows = (episode.reward[:-1], episode.terminated[:-1], episode.mask[:-1])
-        returns = td_lambda(*rows, q_hat, self.gamma, self.td_lambda)
-        log_pi_jt = jnp.sum(log_pi, axis=-1) if self.entropy_reduce == "sum" else jnp.mean(log_pi, axis=-1)
-        on = 1.0 if self.entropy_terminal == "always" else self.gamma * (1.0 - episode.terminated[:-1])
-        return returns - alpha * on * log_pi_jt[1:]
+        """What a critic should say of the stored actions."""
+        return learning.soft_target(
+            episode,
+            q_hat,
+            log_pi,
+            alpha,
+            gamma=self.gamma,
+            lambda_=self.td_lambda,
+            reduce=self.entropy_reduce,
+            terminal=self.entropy_terminal,
+        )
 
-    def _choose_sequence(self, chain: Chain, luck, avail, log_policy) -> Actions:
+    def _choose_sequence(self, chain: Chain, luck, avail, log_policy: LogPolicy) -> Actions:
         """One draw of the dependent policy at every step of an episode."""
 
         def decide(logits, given):
@@ -393,6 +367,8 @@ class MACPF:
         """The networks that each loss moves."""
         mixer = {"mixer"} if self.mixer_grad == "both" else set()
         pi_trunk, q_trunk = ({"pi_ind"}, {"q_ind"}) if self.dep_grad_through_trunk else (set(), set())
+        if not self.dependent:
+            return Losses(j_ind={"pi_ind"}, j_dep=set(), l_ind={"q_ind", "mixer"}, l_dep=set())
         return Losses(
             j_ind={"pi_ind"},
             j_dep={"b_dep"} | pi_trunk,
@@ -400,7 +376,7 @@ class MACPF:
             l_dep={"c_dep"} | mixer | q_trunk,
         )
 
-    def _optimiser_lists(self) -> tuple[tuple[str, ...], ...]:
+    def _optimiser_lists(self) -> Lists:
         """Which networks share the state of an optimiser, and one clip of the gradient norm."""
         if self.shared_optimiser:
             return (("pi_ind", "b_dep"), ("q_ind", "c_dep", "mixer"))

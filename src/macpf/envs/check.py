@@ -62,8 +62,14 @@ def _checked_spec(env: Any) -> EnvSpec:
         raise UserError(f"env.spec is of type {type(spec).__name__}, but must be an EnvSpec")
     for field in fields(spec):
         size = getattr(spec, field.name)
-        positive = isinstance(size, int) and size > 0
-        require(positive, f"spec.{field.name} is {size!r}, but must be a positive int")
+        if field.name != "unit_dim":
+            positive = isinstance(size, int) and size > 0
+            require(positive, f"spec.{field.name} is {size!r}, but must be a positive int")
+    fits = isinstance(spec.unit_dim, int) and 0 <= spec.n_agents * spec.unit_dim <= spec.state_dim
+    require(
+        fits,
+        f"spec.unit_dim is {spec.unit_dim!r}, but {spec.n_agents} of it must fit a state of {spec.state_dim}",
+    )
     return spec
 
 

@@ -3,18 +3,23 @@
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from macpf.algorithms.central import Central
+from macpf.algorithms.fop import FOP
 from macpf.algorithms.macpf import MACPF
+from macpf.algorithms.mappo import MAPPO
+from macpf.algorithms.qtran import QTRAN
+from macpf.algorithms.value import ValueDecomposition
 from macpf.envs.matrix import MatrixGame
 from macpf.envs.multi_goal import MultiGoal
 from macpf.errors import UserError
 from macpf.experiments.experiment import Experiment
+from macpf.networks.mixers import Additive, Attention, Duplex, Hyper
 from macpf.optim import Adam, RMSprop
 from macpf.schedules import Constant, Exponential, Linear
 
-KNOWN = {
-    cls.__name__: cls
-    for cls in (Experiment, MACPF, MatrixGame, MultiGoal, RMSprop, Adam, Constant, Linear, Exponential)
-}
+ALGORITHMS = (MACPF, FOP, ValueDecomposition, QTRAN, MAPPO, Central)
+PARTS = (Additive, Hyper, Duplex, Attention, RMSprop, Adam, Constant, Linear, Exponential)
+KNOWN = {cls.__name__: cls for cls in (Experiment, MatrixGame, MultiGoal, *ALGORITHMS, *PARTS)}
 
 
 def encode(value: Any) -> Any:

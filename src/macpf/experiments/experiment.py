@@ -10,6 +10,9 @@ A = TypeVar("A", bound=Algorithm[Any])
 E = TypeVar("E", bound=Environment[Any])
 
 
+OFF_POLICY = ("updates_per_episode", "batch", "replay", "replay_half", "burn_in")
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[A, E]):
     """Everything a training run is made of, but for the seeds.
@@ -20,7 +23,8 @@ class Experiment(Generic[A, E]):
         algorithm: who learns, with what hyper-parameters.
         env: where.
         steps: environment steps of training.
-        parallel: environments that play side by side; each plays whole episodes.
+        parallel: environments that play side by side; each plays whole episodes. An on-policy algorithm
+            makes one update of the episodes of each round, and has no use for the next five.
         updates_per_episode: updates of the learner for every episode played.
         batch: episodes of one update.
         replay: episodes remembered.
@@ -55,6 +59,8 @@ class Experiment(Generic[A, E]):
             ("eval_episodes", self.eval_episodes),
         ):
             require(value > 0, f"{what} must be positive, not {value}")
+        if self.algorithm.on_policy:
+            return
         require(
             self.batch <= self.replay,
             f"a batch of {self.batch} episodes does not fit a replay of {self.replay}",
@@ -71,7 +77,17 @@ class Experiment(Generic[A, E]):
     @property
     def warm_up_iterations(self) -> int:
         """Iterations that only play, so that the first update finds enough episodes."""
-        return -(-self.burn_in // self.parallel)
+        return 0 if self.algorithm.on_policy else -(-self.burn_in // self.parallel)
+
+    @property
+    def updates_per_iteration(self) -> int:
+        """Updates after each round of play."""
+        return 1 if self.algorithm.on_policy else self.parallel * self.updates_per_episode
+
+    @property
+    def remembered(self) -> int:
+        """Episodes held in memory."""
+        return self.parallel if self.algorithm.on_policy else self.replay
 
     @property
     def iterations_per_epoch(self) -> int:

@@ -6,10 +6,11 @@ from typing import Any
 
 from macpf.algorithms import ALGORITHMS
 from macpf.algorithms.macpf import MACPF
+from macpf.algorithms.value import ValueDecomposition
 from macpf.envs import TASKS, make
 from macpf.errors import unknown
 from macpf.experiments.experiment import Experiment
-from macpf.optim import RMSprop
+from macpf.networks.mixers import Duplex
 from macpf.schedules import Constant, Exponential, Linear
 from macpf.types import Algorithm, Environment
 
@@ -36,19 +37,30 @@ def experiment(algorithm: str, task: str | Environment[Any], preset: str = "defa
 
 
 def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
-    """One hidden layer, lr 3e-4, batches of 64, temperature 1 -> 0.5 times 0.999 an episode; no epsilon."""
-    algorithm = _set(
-        e.algorithm, recurrent=False, optimiser=RMSprop(lr=3e-4), alpha=Exponential(1.0, 0.5, 0.999)
+    """One hidden layer, lr 3e-4, batches of 64, temperature 1 -> 0.5 times 0.999 an episode.
+
+    Q-learners explore with epsilon 1 -> 0.01, times 0.999 an episode; soft policies have no epsilon.
+    """
+    made = _set(
+        e.algorithm,
+        recurrent=False,
+        optimiser=replace(e.algorithm.optimiser, lr=3e-4),
+        alpha=Exponential(1.0, 0.5, 0.999),
+        epsilon=Exponential(1.0, 0.01, 0.999),
+        layers=1,
     )
-    return replace(
-        e, algorithm=algorithm, steps=10_000, batch=64, burn_in=64, eval_every=100, eval_episodes=1
-    )
+    algorithm = _qplex(made, Duplex(heads=10, layers=3))
+    parallel = 32 if algorithm.on_policy else 1
+    sizes = {"steps": 10_000, "parallel": parallel, "batch": 64, "burn_in": 64, "eval_every": 100}
+    return replace(e, algorithm=algorithm, eval_episodes=1, **sizes)
 
 
 def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """No memory, a fixed temperature of the joint policy, one-step targets: so that all modes count."""
     algorithm = _set(e.algorithm, recurrent=False, alpha=Constant(0.1), td_lambda=0.0, entropy_reduce="sum")
-    return replace(e, algorithm=algorithm, steps=300_000, batch=32, burn_in=100, eval_every=3_000)
+    parallel = 32 if algorithm.on_policy else 1
+    sizes = {"steps": 300_000, "parallel": parallel, "batch": 32, "burn_in": 100, "eval_every": 3_000}
+    return replace(e, algorithm=algorithm, **sizes)
 
 
 def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
@@ -59,7 +71,7 @@ def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
         epsilon=Linear(1.0, 0.05, 50_000),
         epsilon_mode="behaviour",
     )
-    return replace(e, algorithm=algorithm)
+    return replace(e, algorithm=algorithm, parallel=32 if algorithm.on_policy else 1)
 
 
 FAMILIES: Mapping[str, Callable[[Experiment[Any, Any]], Experiment[Any, Any]]] = {
@@ -73,6 +85,12 @@ def _set(algorithm: Algorithm[Any], **values: Any) -> Any:
     """The algorithm with those of the values that it has a field for."""
     known = {field.name for field in fields(algorithm)}  # type: ignore[arg-type]
     return replace(algorithm, **{name: v for name, v in values.items() if name in known})  # type: ignore[type-var]
+
+
+def _qplex(algorithm: Any, mixer: Duplex) -> Any:
+    """QPLEX with the mixer its authors use for a family of tasks; others as they are."""
+    is_qplex = isinstance(algorithm, ValueDecomposition) and isinstance(algorithm.mixer, Duplex)
+    return replace(algorithm, mixer=mixer) if is_qplex else algorithm
 
 
 def _as_in(preset: str, algorithm: Any) -> Any:

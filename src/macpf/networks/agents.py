@@ -8,22 +8,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from macpf.networks.gru import gru_scan, gru_step
-from macpf.types import EnvSpec, PRNGKey
+from macpf.networks.layers import Layers, make_layers
+from macpf.types import EnvSpec, Memory, Observation, PRNGKey
 
 
 class FeedForward(eqx.Module):
-    """One hidden layer, no memory."""
+    """Hidden layers (one, unless told otherwise), no memory."""
 
-    layer: eqx.nn.Linear
+    layers: Layers
     memory_size: int = eqx.field(static=True, default=0)
 
     def __call__(
         self, x: Float[Array, " I"], hidden: Float[Array, " 0"]
     ) -> tuple[Float[Array, " H"], Float[Array, " 0"]]:
-        return jax.nn.relu(self.layer(x)), hidden
+        return jax.nn.relu(self.layers(x)), hidden
 
     def unroll(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
-        return jax.nn.relu(jax.vmap(self.layer)(xs))
+        return jax.nn.relu(jax.vmap(self.layers)(xs))
 
 
 class Recurrent(eqx.Module):
@@ -40,7 +41,8 @@ class Recurrent(eqx.Module):
         return h, h
 
     def unroll(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
-        return gru_scan(self.cell, jax.nn.relu(jax.vmap(self.layer)(xs)))
+        start = jnp.zeros(self.memory_size)
+        return gru_scan(self.cell, jax.nn.relu(jax.vmap(self.layer)(xs)), start)
 
 
 Body = FeedForward | Recurrent
@@ -53,19 +55,19 @@ class Agent(eqx.Module):
     head: eqx.nn.Linear
 
 
-def make_body(key: PRNGKey, inputs: int, hidden: int, recurrent: bool) -> Body:
-    """A body of `hidden` units."""
+def make_body(key: PRNGKey, inputs: int, hidden: int, recurrent: bool, depth: int = 1) -> Body:
+    """A body of `hidden` units; one without memory may have several layers of them."""
     layer_key, cell_key = jax.random.split(key)
-    layer = eqx.nn.Linear(inputs, hidden, key=layer_key)
     if not recurrent:
-        return FeedForward(layer)
+        return FeedForward(make_layers(layer_key, (inputs, *(hidden,) * depth)))
+    layer = eqx.nn.Linear(inputs, hidden, key=layer_key)
     return Recurrent(layer, eqx.nn.GRUCell(hidden, hidden, key=cell_key), memory_size=hidden)
 
 
-def make_agent(key: PRNGKey, spec: EnvSpec, hidden: int, recurrent: bool) -> Agent:
+def make_agent(key: PRNGKey, spec: EnvSpec, hidden: int, recurrent: bool, depth: int = 1) -> Agent:
     """An agent for the task's inputs and actions."""
     body_key, head_key = jax.random.split(key)
-    body = make_body(body_key, input_size(spec), hidden, recurrent)
+    body = make_body(body_key, input_size(spec), hidden, recurrent, depth)
     return Agent(body, eqx.nn.Linear(hidden, spec.n_actions, key=head_key))
 
 
@@ -81,6 +83,20 @@ def agent_inputs(
     n_agents = obs.shape[-2]
     ids = jnp.broadcast_to(jnp.eye(n_agents), (*obs.shape[:-1], n_agents))
     return jnp.concatenate([obs, jax.nn.one_hot(previous, n_actions), ids], axis=-1)
+
+
+def no_memory(spec: EnvSpec, hidden: int, recurrent: bool) -> Memory:
+    """The memory of agents that have seen nothing yet."""
+    return Memory(jnp.zeros((spec.n_agents, hidden if recurrent else 0)), jnp.full(spec.n_agents, -1))
+
+
+def see(
+    agent: Agent, memory: Memory, observation: Observation
+) -> tuple[Float[Array, "N A"], Float[Array, "N H"], Float[Array, "N M"]]:
+    """Every agent's numbers at this moment, the features under them, and its hidden units after it."""
+    xs = agent_inputs(observation.obs, memory.previous, observation.avail.shape[-1])
+    h, hidden = jax.vmap(agent.body)(xs, memory.hidden)
+    return jax.vmap(agent.head)(h), h, hidden
 
 
 def previous_actions(actions: Int[Array, "T N"]) -> Int[Array, "T N"]:

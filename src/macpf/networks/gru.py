@@ -28,11 +28,13 @@ def gru_step(
     return _advance(gi, weights_h, bias_n, hidden)[0]
 
 
-def gru_scan(cell: eqx.nn.GRUCell, inputs: Float[Array, "T H"]) -> Float[Array, "T H"]:
-    """All hidden states of an episode that starts with none: the inputs of all steps are projected first."""
+def gru_scan(
+    cell: eqx.nn.GRUCell, inputs: Float[Array, "T H"], start: Float[Array, " H"]
+) -> Float[Array, "T H"]:
+    """All hidden states after `start`: the inputs of all steps are projected first."""
     weights_i, weights_h, biases, bias_n = _split(cell)
     gi = tuple(inputs @ w + b[None] for w, b in zip(weights_i, biases, strict=True))
-    return _scan(gi, weights_h, bias_n)
+    return _scan(gi, weights_h, bias_n, start)
 
 
 def _split(cell: eqx.nn.GRUCell) -> tuple[Gates, Gates, Gates, Float[Array, " H"]]:
@@ -53,20 +55,22 @@ def _advance(gi: Gates, weights: Gates, bias_n: Float[Array, " H"], h: Float[Arr
 
 
 @jax.custom_vjp
-def _scan(gi: Gates, weights: Gates, bias_n: Float[Array, " H"]) -> Float[Array, "T H"]:
+def _scan(
+    gi: Gates, weights: Gates, bias_n: Float[Array, " H"], start: Float[Array, " H"]
+) -> Float[Array, "T H"]:
     def step(h, gi):
         h = _advance(gi, weights, bias_n, h)[0]
         return h, h
 
-    return jax.lax.scan(step, jnp.zeros_like(bias_n), gi, unroll=unroll())[1]
+    return jax.lax.scan(step, start, gi, unroll=unroll())[1]
 
 
-def _forward(gi, weights, bias_n):
+def _forward(gi, weights, bias_n, start):
     def step(h, gi):
         made = _advance(gi, weights, bias_n, h)
         return made[0], (h, *made)
 
-    _, (before, hs, *gates) = jax.lax.scan(step, jnp.zeros_like(bias_n), gi, unroll=unroll())
+    _, (before, hs, *gates) = jax.lax.scan(step, start, gi, unroll=unroll())
     return hs, (weights, before, gates)
 
 
@@ -84,8 +88,9 @@ def _backward(saved, dhs):
         return dh * z + through, (dr, dz, dn, dm)
 
     rows = (dhs, before, *gates)
-    _, (dr, dz, dn, dm) = jax.lax.scan(step, jnp.zeros_like(dhs[0]), rows, reverse=True, unroll=unroll())
-    return (dr, dz, dn), tuple(before.T @ d for d in (dr, dz, dm)), jnp.sum(dm, axis=0)
+    zero = jnp.zeros_like(dhs[0])
+    dstart, (dr, dz, dn, dm) = jax.lax.scan(step, zero, rows, reverse=True, unroll=unroll())
+    return (dr, dz, dn), tuple(before.T @ d for d in (dr, dz, dm)), jnp.sum(dm, axis=0), dstart
 
 
 _scan.defvjp(_forward, _backward)

@@ -104,7 +104,7 @@ def state_shapes(run: RunDirectory) -> TrainState:
 
 def check_memory(experiment: Experiment[Any, Any], seeds: int) -> None:
     """Refuses a replay that does not fit, before anything is compiled."""
-    needed = seeds * replay.size_in_bytes(experiment.env.spec, experiment.replay, experiment.replay_half)
+    needed = seeds * replay.size_in_bytes(experiment.env.spec, experiment.remembered, experiment.replay_half)
     free = memory.free_bytes()
     if free is not None and needed > free:
         raise UserError(
