@@ -2,11 +2,17 @@
 
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import macpf
+from macpf.algorithms import ALGORITHMS
 from macpf.cli import main
+from macpf.envs import TASKS
+from macpf.experiments.experiment import OFF_POLICY
 from tests.tiny import FLAGS, tiny_run
 
 
@@ -32,6 +38,14 @@ def test_list_names_everything_with_sizes(capsys: pytest.CaptureFixture[str]) ->
     assert "ICLR 2023" in out
     assert "matrix-game" in out
     assert "2 agents, 4 actions, observation 2, state 2, 30 steps" in out
+
+
+def test_list_names_every_algorithm_with_its_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = {line.split()[0]: line for line in printed(capsys, "list").splitlines() if line.startswith("  ")}
+    assert lines.keys() == ALGORITHMS.keys() | TASKS.keys()
+    for name, entry in ALGORITHMS.items():
+        assert entry.what in lines[name]
+        assert lines[name].endswith(f"({entry.paper})")
 
 
 def test_help_tells_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,3 +221,56 @@ def test_train_shows_the_joint_policy_and_the_figures(
     for figure in ("learning_curves.png", "joint_policies.png"):
         assert (out / "figures" / figure).read_bytes().startswith(b"\x89PNG")
     assert str(out / "figures" / "joint_policies.png") in text
+
+
+def smallest(name: str, task: str) -> list[str]:
+    """Flags that make a short run of few units, those that the algorithm has."""
+    algorithm: Any = macpf.experiment(name, task).algorithm
+    sizes = {"hidden": 8, "ppo-epochs": 2, "layers": 1}
+    flags = {flag: n for flag, n in sizes.items() if hasattr(algorithm, flag.replace("-", "_"))}
+    mixer = getattr(algorithm, "mixer", None)
+    for field in fields(mixer) if mixer is not None else ():
+        if field.name in ("embed", "hidden", "heads", "layers"):
+            flags[f"mixer.{field.name}"] = 2
+    if algorithm.on_policy:
+        flags["parallel"] = 2
+    else:
+        flags |= {"replay": 8, "batch": 4, "burn-in": 4}
+    return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+
+
+RUNS = [(name, "matrix-game") for name in ALGORITHMS]
+RUNS += [(name, "multi-goal") for name in ("macpf", "mappo", "central")]  # the others are traced elsewhere
+
+
+@pytest.mark.parametrize(("name", "task"), RUNS)
+def test_every_algorithm_trains_several_seeds(
+    name: str, task: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    length = ["--steps", "200", "--eval-every", "200", "--eval-episodes", "1", "--seeds", "2"]
+    text = printed(capsys, "train", name, task, *smallest(name, task), *length, "--out", str(out))
+    run = macpf.load(out)
+    assert (run.experiment.name, run.experiment.task, run.seeds) == (name, task, (0, 1))
+    last = run.metrics[-2:]
+    assert [line["seed"] for line in last] == [0, 1]
+    assert all(line["steps"] >= 200 for line in last)
+    for policy in run.experiment.algorithm.policies:
+        mean = sum(line[f"return_{policy}"] for line in last) / 2
+        assert f"greedy pi_{policy}: return {mean:.2f} " in text
+
+
+@pytest.mark.parametrize("option", OFF_POLICY)
+def test_an_on_policy_algorithm_has_no_options_of_the_replay(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flag = f"--{option.replace('_', '-')}"
+    sentence = said(capsys, "train", "mappo", "matrix-game", flag, "1")
+    assert "nrecognized" in sentence
+    assert flag in sentence
+    with pytest.raises(SystemExit):
+        main(["train", "mappo", "matrix-game", "--help"])
+    assert f"{flag} " not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["train", "macpf", "matrix-game", "--help"])
+    assert f"{flag} " in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """The shared rules against numbers worked by hand, and against plain loops."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +12,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from macpf.maths import (
     UNAVAILABLE,
+    best,
+    by_chance,
+    gae,
     greedy,
     log_mixture,
     log_softmax,
     masked_mean,
     pick,
     soft_improvement,
+    soft_value,
     taken,
     td_lambda,
 )
@@ -23,6 +29,7 @@ from macpf.maths import (
 ALMOST_ONE = np.nextafter(np.float32(1), np.float32(0))
 seeds = st.integers(0, 2**32 - 1)
 returns_of = jax.jit(td_lambda, static_argnames=("gamma", "lambda_"))
+advantages_of = jax.jit(gae, static_argnames=("gamma", "lambda_"))
 
 REWARD, VALUE, GAMMA = [1.0, 2.0, 3.0], [10.0, 20.0, 30.0, 40.0], 0.5
 
@@ -167,7 +174,156 @@ def test_soft_improvement_is_least_at_the_softmax(seed, alpha):
     rng = np.random.default_rng(seed)
     q = jnp.asarray(rng.standard_normal(4), jnp.float32)
     others = jax.nn.log_softmax(jnp.asarray(3 * rng.standard_normal((100, 4)), jnp.float32))
-    best = soft_improvement(jax.nn.log_softmax(q / alpha), q, jnp.asarray(alpha))
-    assert_allclose(best, -alpha * jax.nn.logsumexp(q / alpha), rtol=1e-4, atol=1e-4)
+    least = soft_improvement(jax.nn.log_softmax(q / alpha), q, jnp.asarray(alpha))
+    assert_allclose(least, -alpha * jax.nn.logsumexp(q / alpha), rtol=1e-4, atol=1e-4)
     values = soft_improvement(others, jnp.broadcast_to(q, (100, 4)), jnp.asarray(alpha))
-    assert (values >= best - 1e-4).all()
+    assert (values >= least - 1e-4).all()
+
+
+# Generalised advantages
+
+
+@pytest.mark.parametrize(
+    ("terminated", "mask", "expected"),
+    [
+        # errors 1 + 20/2 - 10, 2 + 30/2 - 20 and 3 + 40/2 - 30: cut off, goes on in V = 40
+        (3 * [False], WHOLE, [1 + Fraction(-19, 4) / 4, -3 + Fraction(-7, 4), -7]),
+        # the last error is 3 - 30: terminated, nothing follows its reward
+        ([False, False, True], WHOLE, [1 + Fraction(-39, 4) / 4, -3 + Fraction(-27, 4), -27]),
+        # cut off after two rows: the second goes on in V = 30 and nowhere else
+        (3 * [False], CUT, [1 + Fraction(-3, 4), -3]),
+        # terminated after two rows: the second error is 2 - 20
+        ([False, True, False], CUT, [1 + Fraction(-18, 4), -18]),
+    ],
+)
+def test_gae_by_hand(terminated, mask, expected):
+    flags = jnp.asarray(terminated), jnp.asarray(mask)
+    actual = advantages_of(jnp.asarray(REWARD), *flags, jnp.asarray(VALUE), GAMMA, 0.5)
+    assert_allclose(actual[: len(expected)], [float(x) for x in expected], rtol=1e-6)
+
+
+def random_end(seed: int) -> tuple[int, bool, list[np.ndarray]]:
+    """An episode's length, whether it terminated, and its rewards, ends, mask and values."""
+    rng = np.random.default_rng(seed)
+    length, terminates = int(rng.integers(1, 9)), bool(rng.random() < 0.5)
+    row = np.arange(8)
+    reward, value = rng.standard_normal(8), rng.standard_normal(9)
+    return length, terminates, [reward, (row == length - 1) & terminates, row < length, value]
+
+
+def advantages(rows: list[np.ndarray], lambda_: float) -> np.ndarray:
+    reward, terminated, mask, value = rows
+    numbers = (jnp.asarray(x, jnp.float32) for x in (reward, value))
+    reward, value = numbers
+    return np.asarray(advantages_of(reward, jnp.asarray(terminated), jnp.asarray(mask), value, 0.9, lambda_))
+
+
+def errors(length: int, terminates: bool, rows: list[np.ndarray]) -> np.ndarray:
+    """The one-step errors r + 0.9 V' - V of the real rows."""
+    reward, _, _, value = rows
+    onward = np.where(terminates & (np.arange(length) == length - 1), 0.0, value[1 : length + 1])
+    return reward[:length] + 0.9 * onward - value[:length]
+
+
+@given(seeds, st.sampled_from([0.0, 0.3, 0.95, 1.0]))
+def test_gae_is_the_discounted_sum_of_one_step_errors(seed, lambda_):
+    length, terminates, rows = random_end(seed)
+    delta = errors(length, terminates, rows)
+    expected = [sum((0.9 * lambda_) ** k * d for k, d in enumerate(delta[t:])) for t in range(length)]
+    assert_allclose(advantages(rows, lambda_)[:length], expected, rtol=1e-4, atol=1e-5)
+
+
+@given(seeds)
+def test_gae_with_lambda_1_is_the_return_less_the_value_and_with_0_the_one_step_error(seed):
+    length, terminates, rows = random_end(seed)
+    reward, _, _, value = rows
+    end = 0.0 if terminates else 0.9**length * value[length]
+    future = [(sum(0.9**k * reward[k] for k in range(t, length)) + end) / 0.9**t for t in range(length)]
+    assert_allclose(advantages(rows, 1.0)[:length], future - value[:length], rtol=1e-4, atol=1e-5)
+    assert_allclose(advantages(rows, 0.0)[:length], errors(length, terminates, rows), rtol=1e-4, atol=1e-5)
+
+
+@given(seeds)
+def test_gae_does_not_look_behind_the_end(seed):
+    length, terminates, rows = random_end(seed)
+    reward, terminated, mask, value = rows
+    behind = np.arange(9) >= (length if terminates else length + 1)
+    other = [np.where(mask, reward, 99.0), terminated, mask, np.where(behind, -99.0, value)]
+    assert_array_equal(advantages(other, 0.95)[:length], advantages(rows, 0.95)[:length])
+
+
+# The best, and the soft best
+
+
+def test_best_by_hand():
+    values = jnp.asarray([[1.0, 5.0, 3.0], [-7.0, 0.0, -8.0]])
+    avail = jnp.asarray([[True, False, True], [True, False, True]])
+    assert_array_equal(best(values, avail), [3.0, -7.0])
+
+
+@given(seeds)
+def test_best_is_the_value_of_the_greedy_action(seed):
+    values, avail = random_case(seed)
+    assert_array_equal(best(values, avail), taken(values, greedy(values, avail)))
+
+
+def test_soft_value_by_hand():
+    q = 0.5 * jnp.log(jnp.asarray([[1.0, 2.0, 5.0], [4.0, 4.0, 4.0]]))
+    avail = jnp.asarray([[True, False, True], [True, True, True]])
+    assert_allclose(soft_value(q, avail, jnp.asarray(0.5)), 0.5 * np.log([6.0, 12.0]), rtol=1e-6)
+
+
+@given(seeds, st.floats(0.0625, 5, width=32))
+def test_what_cannot_be_done_does_not_count_in_the_soft_value(seed, alpha):
+    q, avail = random_case(seed)
+    expected = [
+        alpha * np.log(np.exp(row[allowed] / alpha).sum())
+        for row, allowed in zip(np.asarray(q, float), np.asarray(avail), strict=True)
+    ]
+    assert_allclose(soft_value(q, avail, jnp.asarray(alpha)), expected, rtol=1e-4, atol=1e-4)
+    elsewhere = soft_value(jnp.where(avail, q, 1e6), avail, jnp.asarray(alpha))
+    assert_array_equal(elsewhere, soft_value(q, avail, jnp.asarray(alpha)))
+
+
+@given(seeds)
+def test_the_soft_value_tends_to_the_best_as_the_temperature_falls(seed):
+    q, avail = random_case(seed)
+    top, choices = np.asarray(best(q, avail)), np.asarray(avail).sum(-1)
+    for alpha in (1.0, 0.1, 1e-3):
+        over = np.asarray(soft_value(q, avail, jnp.asarray(alpha))) - top
+        assert (over >= -1e-4).all()
+        assert (over <= alpha * np.log(choices) + 1e-4).all()
+
+
+# Exploration by chance
+
+AVAIL = jnp.asarray([[True, True, False, True], [True, True, True, True], [False, True, False, False]])
+CHOSEN = jnp.asarray([3, 2, 1])
+
+
+@jax.jit
+def explored(epsilon: jax.Array) -> jax.Array:
+    keys = jax.random.split(jax.random.key(0), 6000)
+    return jax.vmap(lambda key: by_chance(CHOSEN, AVAIL, epsilon, key))(keys)
+
+
+def test_by_chance_never_leaves_the_chosen_action_without_epsilon():
+    assert_array_equal(explored(jnp.asarray(0.0)), np.tile(np.asarray(CHOSEN), (6000, 1)))
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_by_chance_every_available_action_is_as_likely_as_any_other(epsilon):
+    actions = np.asarray(explored(jnp.asarray(epsilon)))
+    for agent, avail in enumerate(np.asarray(AVAIL)):
+        shares = np.bincount(actions[:, agent], minlength=4) / 6000
+        expected = epsilon * avail / avail.sum()
+        expected[int(CHOSEN[agent])] += 1 - epsilon
+        assert_allclose(shares, expected, atol=0.025)
+        assert (shares[~avail] == 0).all()
+
+
+def test_by_chance_agents_explore_each_on_its_own():
+    strayed = np.asarray(explored(jnp.asarray(0.5))) != np.asarray(CHOSEN)
+    both, one, other = strayed[:, :2].all(1).mean(), strayed[:, 0].mean(), strayed[:, 1].mean()
+    assert_allclose([one, other], [0.5 * 2 / 3, 0.5 * 3 / 4], atol=0.025)
+    assert_allclose(both, one * other, atol=0.02)

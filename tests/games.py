@@ -1,0 +1,89 @@
+"""Small tasks with known answers."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from macpf.types import EnvSpec, Observation, PRNGKey, TimeStep
+
+# One optimum behind punished miscoordination: 8 is out of reach of a sum of values.
+PUNISHED = ((8.0, -12.0, -12.0), (-12.0, 0.0, 0.0), (-12.0, 0.0, 0.0))
+
+
+class Place(eqx.Module):
+    """Where a game of several moves stands: what there is to see, and how many moves were made."""
+
+    where: Int[Array, ""]
+    time: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class TwoStep:
+    """The first agent's first move leads to a safe game (7 whatever is done) or to a risky one (up to 8)."""
+
+    safe = ((7.0, 7.0), (7.0, 7.0))
+    risky = ((0.0, 1.0), (1.0, 8.0))
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec(n_agents=2, n_actions=2, obs_dim=3, state_dim=3, horizon=2)
+
+    def reset(self, key: PRNGKey) -> tuple[Place, TimeStep]:
+        zero = jnp.zeros((), jnp.int32)
+        return Place(zero, zero), self._arrive(Place(zero, zero), jnp.zeros(()))
+
+    def step(self, state: Place, actions: Int[Array, " 2"], key: PRNGKey) -> tuple[Place, TimeStep]:
+        payoff = jnp.where(state.where == 1, jnp.asarray(self.safe), jnp.asarray(self.risky))
+        reward = jnp.where(state.time == 1, payoff[actions[0], actions[1]], 0.0)
+        place = Place(jnp.where(state.time == 0, 1 + actions[0], state.where), state.time + 1)
+        return place, self._arrive(place, reward)
+
+    def _arrive(self, place: Place, reward: Array) -> TimeStep:
+        seen = jax.nn.one_hot(place.where, 3)
+        yes = jnp.ones((2, 2), bool)
+        return TimeStep(
+            Observation(jnp.tile(seen, (2, 1)), seen, yes, yes),
+            reward=reward,
+            terminated=place.time >= 2,
+            truncated=jnp.asarray(False),
+            won=jnp.asarray(False),
+        )
+
+
+@dataclass(frozen=True)
+class Cue:
+    """A cue is seen at the start alone; in the end each agent is paid for naming it.
+
+    Until then there is nothing to choose, so that previous actions tell nothing either.
+    """
+
+    delay: int = 2
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec(n_agents=2, n_actions=2, obs_dim=3, state_dim=3, horizon=self.delay + 1)
+
+    def reset(self, key: PRNGKey) -> tuple[Place, TimeStep]:
+        place = Place(jax.random.randint(key, (), 0, 2), jnp.zeros((), jnp.int32))
+        return place, self._arrive(place, jnp.zeros(()))
+
+    def step(self, state: Place, actions: Int[Array, " 2"], key: PRNGKey) -> tuple[Place, TimeStep]:
+        named = jnp.mean(actions == state.where)
+        reward = jnp.where(state.time == self.delay, named, 0.0)
+        place = Place(state.where, state.time + 1)
+        return place, self._arrive(place, reward)
+
+    def _arrive(self, place: Place, reward: Array) -> TimeStep:
+        cue = jnp.where(place.time == 0, jax.nn.one_hot(place.where, 2), 0.0)
+        seen = jnp.append(cue, 1.0 * (place.time == self.delay))
+        choice = jnp.stack([jnp.asarray(True), place.time == self.delay])
+        return TimeStep(
+            Observation(jnp.tile(seen, (2, 1)), seen, jnp.tile(choice, (2, 1)), jnp.ones((2, 2), bool)),
+            reward=reward,
+            terminated=place.time > self.delay,
+            truncated=jnp.asarray(False),
+            won=jnp.asarray(False),
+        )
