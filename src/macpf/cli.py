@@ -1,4 +1,4 @@
-"""The command line: `macpf list | train | resume | evaluate | bench`."""
+"""The command line: `macpf list | train | resume | evaluate | reproduce | bench`."""
 
 import contextlib
 import io
@@ -21,6 +21,7 @@ from macpf.errors import UserError, require, unknown
 from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
+from macpf.reproduce import matrix_game
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -118,6 +119,16 @@ def evaluate(args: list[str]) -> None:
     Console().print(table)
 
 
+def reproduce(args: list[str]) -> None:
+    """Runs a figure or table of the paper, and prints ours beside it with a verdict."""
+    options = _parse(ReproduceOptions, args, "reproduce")
+    require(options.seeds > 0, f"the number of seeds must be positive, not {options.seeds}")
+    require(options.sweep >= 0, f"the number of seeds of a sweep must not be negative, not {options.sweep}")
+    require(options.scale > 0, f"the scale must be positive, not {options.scale}")
+    out = Path("results") / options.name if options.out is None else options.out
+    matrix_game.reproduce(out, options.seeds, options.scale, options.sweep, Console(stderr=True))
+
+
 def bench(args: list[str]) -> None:
     """The speed benchmarks, as ratios measured in one run."""
     options = _parse(BenchOptions, args, "bench")
@@ -129,6 +140,7 @@ COMMANDS: Mapping[str, Callable[[list[str]], None]] = {
     "train": train,
     "resume": resume,
     "evaluate": evaluate,
+    "reproduce": reproduce,
     "bench": bench,
 }
 
@@ -168,6 +180,27 @@ class EvaluateOptions:
     episodes: int = 32
     sample: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """Runs a figure or table of the paper, and prints ours beside it with a verdict.
+
+    What is there already, of the same settings and seeds, is not run again.
+
+    Args:
+        name: which figure or table.
+        seeds: seeds of every method, trained at once.
+        scale: length of training, as a multiple of the preset's.
+        sweep: seeds of every method under each other setting of the sweep (0: no sweep).
+        out: the folder for data and figures (results/NAME).
+    """
+
+    name: tyro.conf.Positional[Literal["matrix-game"]]
+    seeds: int = 200
+    scale: float = 1.0
+    sweep: int = 0
+    out: Path | None = None
 
 
 @dataclass(frozen=True)

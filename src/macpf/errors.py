@@ -2,6 +2,9 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+from jax.core import Tracer
 
 
 class UserError(Exception):
@@ -16,7 +19,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     return UserError(f"unknown {kind} {name!r}: {hint}")
 
 
-def require(holds: bool, sentence: str) -> None:
-    """Raises the sentence as a `UserError` unless it holds."""
-    if not holds:
+def require(holds: Any, sentence: str) -> None:
+    """Raises the sentence as a `UserError` unless it holds; what is being traced is not judged."""
+    if not isinstance(holds, Tracer) and not holds:
         raise UserError(sentence)

@@ -41,7 +41,8 @@ class Linear:
 
     def __post_init__(self) -> None:
         require(
-            0 <= self.end <= self.start, f"a schedule must fall to a value >= 0: {self.start} -> {self.end}"
+            (self.end >= 0) & (self.end <= self.start),
+            f"a schedule must fall to a value >= 0: {self.start} -> {self.end}",
         )
         require(self.steps > 0, f"a schedule must last at least one step, not {self.steps}")
 
@@ -64,9 +65,10 @@ class Exponential:
 
     def __post_init__(self) -> None:
         require(
-            0 <= self.end <= self.start, f"a schedule must fall to a value >= 0: {self.start} -> {self.end}"
+            (self.end >= 0) & (self.end <= self.start),
+            f"a schedule must fall to a value >= 0: {self.start} -> {self.end}",
         )
-        require(0 < self.rate <= 1, f"a schedule's rate must be in (0, 1], not {self.rate}")
+        require((self.rate > 0) & (self.rate <= 1), f"a schedule's rate must be in (0, 1], not {self.rate}")
 
     @property
     def final(self) -> float:

@@ -41,7 +41,7 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
 
     Q-learners explore with epsilon 1 -> 0.01, times 0.999 an episode; soft policies have no epsilon.
     """
-    made = _set(
+    made = with_values(
         e.algorithm,
         recurrent=False,
         optimiser=replace(e.algorithm.optimiser, lr=3e-4),
@@ -57,7 +57,9 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
 
 def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """No memory, a fixed temperature of the joint policy, one-step targets: so that all modes count."""
-    algorithm = _set(e.algorithm, recurrent=False, alpha=Constant(0.1), td_lambda=0.0, entropy_reduce="sum")
+    algorithm = with_values(
+        e.algorithm, recurrent=False, alpha=Constant(0.1), td_lambda=0.0, entropy_reduce="sum"
+    )
     parallel = 32 if algorithm.on_policy else 1
     sizes = {"steps": 300_000, "parallel": parallel, "batch": 32, "burn_in": 100, "eval_every": 3_000}
     return replace(e, algorithm=algorithm, **sizes)
@@ -65,7 +67,7 @@ def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
 
 def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """Recurrent agents, exploration on, the temperature and exploration of the paper's MPE tasks."""
-    algorithm = _set(
+    algorithm = with_values(
         e.algorithm,
         alpha=Linear(0.5, 0.05, 50_000),
         epsilon=Linear(1.0, 0.05, 50_000),
@@ -81,7 +83,7 @@ FAMILIES: Mapping[str, Callable[[Experiment[Any, Any]], Experiment[Any, Any]]] =
 assert FAMILIES.keys() == TASKS.keys(), "every task needs its settings"
 
 
-def _set(algorithm: Algorithm[Any], **values: Any) -> Any:
+def with_values(algorithm: Algorithm[Any], **values: Any) -> Any:
     """The algorithm with those of the values that it has a field for."""
     known = {field.name for field in fields(algorithm)}  # type: ignore[arg-type]
     return replace(algorithm, **{name: v for name, v in values.items() if name in known})  # type: ignore[type-var]

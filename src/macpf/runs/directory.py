@@ -94,7 +94,7 @@ def create(path: Path, experiment: Experiment[Any, Any], seeds: Sequence[int]) -
         )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} is there already and is not a run directory: choose another --out")
-    versions = _versions(experiment.task)
+    versions = versions_of(experiment.task)
     config = {
         "format": FORMAT,
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -144,7 +144,7 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def _versions(task: str) -> dict[str, Any]:
+def versions_of(task: str) -> dict[str, Any]:
     packages = ("jax", "jaxlib", "equinox", "optax", "numpy")
     found = {"macpf": __version__} | {name: importlib.metadata.version(name) for name in packages}
     device = jax.devices()[0].device_kind
