@@ -9,7 +9,7 @@ from macpf.algorithms.macpf import MACPF
 from macpf.algorithms.mappo import MAPPO
 from macpf.algorithms.qtran import QTRAN
 from macpf.algorithms.value import ValueDecomposition
-from macpf.networks.mixers import Additive, Attention, Duplex, Hyper
+from macpf.networks.mixers import Additive, Advantage, Attention, Duplex, Hyper
 from macpf.types import Algorithm
 
 
@@ -21,10 +21,18 @@ class Entry(NamedTuple):
     paper: str
 
 
+def macpf_plus() -> MACPF:
+    """MACPF with the critic of the paper's own decomposition, and policies committed to one joint choice."""
+    return MACPF(mixer=Advantage(), extraction="committed", targets="value", entropy_reduce="sum")
+
+
 MACPF_PAPER = "Wang, Ye, Lu, ICLR 2023"
 
 ALGORITHMS: Mapping[str, Entry] = {
     "macpf": Entry(MACPF, "dependent policies learn, independent ones execute", MACPF_PAPER),
+    "macpf-plus": Entry(
+        macpf_plus, "MACPF with an identified critic and committed independent policies", "this library"
+    ),
     "macpf-control": Entry(
         lambda: MACPF(dependent=False), "MACPF without the dependent policies", MACPF_PAPER
     ),

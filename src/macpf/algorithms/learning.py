@@ -66,15 +66,14 @@ def gradients(
 
 def improve(
     learner: LearnerState,
-    gradients: Iterable[Mapping[str, Any]],
-    optimiser: Optimiser,
+    gradients: Iterable[tuple[Optimiser, Mapping[str, Any]]],
     lists: Lists,
     targets: Callable[[Any], Any],
     period: int,
 ) -> LearnerState:
     """The learner after a step on each of the gradients (networks by name), and a target copy if due."""
     networks, optimisers = learner.networks._asdict(), learner.optimisers
-    for gradient in gradients:
+    for optimiser, gradient in gradients:
         networks, optimisers = optim.descend_lists(optimiser, networks, gradient, optimisers, lists)
     moved, updates = type(learner.networks)(**networks), learner.updates + 1
     lagged = optim.lag(learner.targets, targets(moved), updates, period)
@@ -93,7 +92,7 @@ def learn(
 ) -> tuple[LearnerState, Metrics]:
     """One step on all losses at once: where no two losses move the same networks."""
     gradient, metrics = gradients(losses, learner.networks, batch, key)
-    return improve(learner, [gradient._asdict()], optimiser, lists, targets, period), metrics
+    return improve(learner, [(optimiser, gradient._asdict())], lists, targets, period), metrics
 
 
 def soft_target(

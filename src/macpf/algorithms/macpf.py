@@ -8,7 +8,7 @@ Equation numbers are the paper's. A reader finds them in the order: networks and
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -51,7 +51,7 @@ from macpf.networks.corrections import (
     pooled,
     predecessors,
 )
-from macpf.networks.mixers import Hyper, Mixer, Mixing
+from macpf.networks.mixers import Advantage, Hyper, Mixer, Mixing, SoftAdvantage
 from macpf.optim import Optimiser, RMSprop
 from macpf.schedules import Linear, Schedule
 from macpf.types import Actions, EnvSpec, Memory, Metrics, Observation, Policy, PRNGKey, Step, Trajectory
@@ -111,6 +111,11 @@ class MACPF:
         mixer_grad: the mixer is moved by both critic losses, or by the independent one alone.
         shared_optimiser: one optimiser state for actor and one for critic, rather than one per network.
         target_period: updates between copies to the target networks.
+        critic_speed: the critics' learning rate, in those of the actors.
+        extraction: pi_ind learns from q_ind, a critic of its own; or it is committed: from the dependent
+            critic, where all others do what they are likeliest to do.
+        delta: what a committed agent is paid for the action it is likeliest to take anyway.
+        targets: the critic's targets are sampled, or the value of the next state (mixer Advantage).
         groups: agents decide in this many groups, each depending on earlier groups only (None: one by one).
         sampler: the chain is walked agent by agent, or found by iteration; the actions are the same.
     """
@@ -136,11 +141,22 @@ class MACPF:
     mixer_grad: Literal["both", "ind"] = "both"
     shared_optimiser: bool = False
     target_period: int = 200
+    critic_speed: float = 1.0
+    extraction: Literal["factored", "committed"] = "factored"
+    delta: float = 1.0
+    targets: Literal["sampled", "value"] = "sampled"
     groups: int | None = None
     sampler: Literal["in-turn", "at-once"] = "in-turn"
 
     def __post_init__(self) -> None:
         learning.check(self.gamma, self.td_lambda, self.hidden, self.target_period)
+        require(self.critic_speed > 0, f"critic_speed must be positive, not {self.critic_speed}")
+        require(self.delta >= 0, f"delta must not be negative, not {self.delta}")
+        known = self.targets == "sampled" or isinstance(self.mixer, Advantage)
+        require(known, "only the mixer Advantage knows the value of a state: targets must be sampled")
+        require(
+            self.dependent or self.extraction == "factored", "committed extraction needs dependent policies"
+        )
         require(self.groups is None or self.groups > 0, f"groups must be positive, not {self.groups}")
 
     @property
@@ -230,8 +246,16 @@ class MACPF:
         """The chain of dependent logits of this moment, and the memory after it."""
         logits, h, hidden = see(networks.pi_ind, memory, observation)
         weight = pooled(self._depends(observation.visible), self.dep_pool)
-        own = logits + jax.vmap(networks.b_dep.own)(h)  # Eq. 10
+        own = self._base(logits) + jax.vmap(networks.b_dep.own)(h)  # Eq. 10
         return Chain(own, networks.b_dep.table(), weight), hidden
+
+    def _base(self, logits: Float[Array, "*b N A"]) -> Float[Array, "*b N A"]:
+        """What the dependent policy adds its correction to: a committed pi_ind is no base for another."""
+        return jnp.zeros_like(logits) if self._committed else logits
+
+    @property
+    def _committed(self) -> bool:
+        return self.extraction == "committed"
 
     def _choose(self, chain: Chain, decide: Decide[Given], given: Given) -> Actions:
         if self.sampler == "at-once":
@@ -263,12 +287,14 @@ class MACPF:
             return found._asdict(), metrics
 
         found, metrics = learning.gradients(losses, Losses(*[learner.networks] * 4), batch, key)
+        slow = self.optimiser
+        fast = replace(slow, lr=slow.lr * self.critic_speed)
         each_moves = (
-            {name: gradient._asdict()[name] for name in moves}
-            for gradient, moves in zip(found, self._moves(), strict=True)
+            (optimiser, {name: gradient._asdict()[name] for name in moves})
+            for optimiser, gradient, moves in zip((slow, slow, fast, fast), found, self._moves(), strict=True)
         )
         improved = learning.improve(
-            learner, each_moves, self.optimiser, self._optimiser_lists(), _targets, self.target_period
+            learner, each_moves, self._optimiser_lists(), _targets, self.target_period
         )
         return improved, {**metrics, "alpha": self.alpha(step), "epsilon": self.epsilon(step)}
 
@@ -286,9 +312,9 @@ class MACPF:
         xs = agent_inputs(seen.obs, previous_actions(actions), seen.avail.shape[-1])
         h_pi, h_q = unroll_together([by.j_ind.pi_ind.body, by.l_ind.q_ind.body], xs)
         (h_hat,) = unroll_together([targets.q_ind.body], xs)
-        through = self.dep_grad_through_trunk
+        through, committed = self.dep_grad_through_trunk, self._committed
         h_b = unroll_together([by.j_dep.pi_ind.body], xs)[0] if through else sg(h_pi)
-        h_c = unroll_together([by.l_dep.q_ind.body], xs)[0] if through else sg(h_q)
+        h_c = unroll_together([by.l_dep.q_ind.body], xs)[0] if through or committed else sg(h_q)
         told_b = jax.vmap(lambda v: pooled(self._depends(v), self.dep_pool))(seen.visible)
         told_c = jax.vmap(lambda v: pooled(self._critic_depends(v), self.dep_pool))(seen.visible)
 
@@ -298,9 +324,10 @@ class MACPF:
         q_ind_hat = each(targets.q_ind.head)(h_hat)
         log_pi_ind = log_policy(l_ind, seen.avail)
 
-        # The dependent ones, given what predecessors do
-        pi_dep = Chain(sg(l_ind) + each(by.j_dep.b_dep.own)(h_b), by.j_dep.b_dep.table(), told_b)  # Eq. 10
-        q_dep = Chain(sg(q_ind) + each(by.l_dep.c_dep.own)(h_c), by.l_dep.c_dep.table(), told_c)  # Eq. 13
+        # The dependent ones, given what predecessors do; a committed policy needs one critic alone
+        l_base, q_base = sg(self._base(l_ind)), each(by.l_dep.q_ind.head)(h_c) if committed else sg(q_ind)
+        pi_dep = Chain(l_base + each(by.j_dep.b_dep.own)(h_b), by.j_dep.b_dep.table(), told_b)  # Eq. 10
+        q_dep = Chain(q_base + each(by.l_dep.c_dep.own)(h_c), by.l_dep.c_dep.table(), told_c)  # Eq. 13
         q_dep_hat = Chain(q_ind_hat + each(targets.c_dep.own)(h_hat), targets.c_dep.table(), told_c)
 
         # a' from the current policies, at every step
@@ -318,19 +345,32 @@ class MACPF:
         q_hat_dep = mixed(mixer_hat, q_dep_hat.along(a_dep), a_dep, seen, alpha)
         y_ind = self.target(episode, q_hat_ind, taken(log_pi_ind, a_ind), alpha)
         y_dep = self.target(episode, q_hat_dep, taken(log_pi_dep, a_dep), alpha)
+        if isinstance(mixer_hat, SoftAdvantage) and self.targets == "value":
+            v_hat = jax.vmap(mixer_hat.value)(seen.state)[:, 0]
+            y_dep = learning.target(episode, v_hat, self.gamma, self.td_lambda)
 
         q_dep_now = q_dep.along(a_dep)
+        q_own = self.committed_values(l_ind, q_dep, seen.avail) if committed else q_ind
         losses = Losses(
-            j_ind=jnp.mean(soft_improvement(log_pi_ind, sg(q_ind), alpha), axis=-1)[:-1],  # Eq. 19
+            j_ind=jnp.mean(soft_improvement(log_pi_ind, sg(q_own), alpha), axis=-1)[:-1],  # Eq. 19
             j_dep=jnp.mean(soft_improvement(log_pi_dep, sg(q_dep_now), alpha), axis=-1)[:-1],  # Eq. 18
             l_ind=(q_jt_ind[:-1] - sg(y_ind)) ** 2 + jax.vmap(mixer.penalty)(seen.state[:-1]),  # Eq. 17
             l_dep=(q_jt_dep[:-1] - sg(y_dep)) ** 2 + jax.vmap(mixer_dep.penalty)(seen.state[:-1]),  # Eq. 16
         )
         metrics = {"entropy_ind": jnp.mean(entropy(log_pi_ind), axis=-1)[:-1]}
+        nothing = jnp.zeros_like(losses.j_ind)
         if not self.dependent:
-            nothing = jnp.zeros_like(losses.j_ind)
             return losses._replace(j_dep=nothing, l_dep=nothing), metrics
+        if committed:
+            losses = losses._replace(l_ind=nothing)
         return losses, metrics | {"entropy_dep": jnp.mean(entropy(log_pi_dep), axis=-1)[:-1]}
+
+    def committed_values(
+        self, l_ind: Float[Array, "rows N A"], q_dep: Chain, avail: Bool[Array, "rows N A"]
+    ) -> Float[Array, "rows N A"]:
+        """The dependent values where all predecessors are greedy, and a bonus for being greedy oneself."""
+        a_bar = greedy(l_ind, avail)
+        return q_dep.along(a_bar) + self.delta * jax.nn.one_hot(a_bar, l_ind.shape[-1])
 
     def target(
         self,
@@ -369,6 +409,9 @@ class MACPF:
         pi_trunk, q_trunk = ({"pi_ind"}, {"q_ind"}) if self.dep_grad_through_trunk else (set(), set())
         if not self.dependent:
             return Losses(j_ind={"pi_ind"}, j_dep=set(), l_ind={"q_ind", "mixer"}, l_dep=set())
+        if self._committed:
+            moved = {"b_dep"} | pi_trunk
+            return Losses(j_ind={"pi_ind"}, j_dep=moved, l_ind=set(), l_dep={"q_ind", "c_dep", "mixer"})
         return Losses(
             j_ind={"pi_ind"},
             j_dep={"b_dep"} | pi_trunk,

@@ -11,15 +11,16 @@ from macpf.algorithms.qtran import QTRAN
 from macpf.algorithms.value import ValueDecomposition
 from macpf.envs.matrix import MatrixGame
 from macpf.envs.multi_goal import MultiGoal
+from macpf.envs.random_game import RandomGame
 from macpf.errors import UserError
 from macpf.experiments.experiment import Experiment
-from macpf.networks.mixers import Additive, Attention, Duplex, Hyper
+from macpf.networks.mixers import Additive, Advantage, Attention, Duplex, Hyper
 from macpf.optim import Adam, RMSprop
 from macpf.schedules import Constant, Exponential, Linear
 
 ALGORITHMS = (MACPF, FOP, ValueDecomposition, QTRAN, MAPPO, Central)
-PARTS = (Additive, Hyper, Duplex, Attention, RMSprop, Adam, Constant, Linear, Exponential)
-KNOWN = {cls.__name__: cls for cls in (Experiment, MatrixGame, MultiGoal, *ALGORITHMS, *PARTS)}
+PARTS = (Additive, Hyper, Duplex, Attention, Advantage, RMSprop, Adam, Constant, Linear, Exponential)
+KNOWN = {cls.__name__: cls for cls in (Experiment, MatrixGame, MultiGoal, RandomGame, *ALGORITHMS, *PARTS)}
 
 
 def encode(value: Any) -> Any:

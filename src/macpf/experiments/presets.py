@@ -40,6 +40,7 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """One hidden layer, lr 3e-4, batches of 64, temperature 1 -> 0.5 times 0.999 an episode.
 
     Q-learners explore with epsilon 1 -> 0.01, times 0.999 an episode; soft policies have no epsilon.
+    macpf-plus is ours, and so are its learning rates and its exploration, which is that of the Q-learners.
     """
     made = with_values(
         e.algorithm,
@@ -50,6 +51,9 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
         layers=1,
     )
     algorithm = _qplex(made, Duplex(heads=10, layers=3))
+    if isinstance(algorithm, MACPF) and algorithm.extraction == "committed":
+        quick = replace(algorithm.optimiser, lr=1e-3)
+        algorithm = replace(algorithm, optimiser=quick, critic_speed=3.0, epsilon_mode="behaviour")
     parallel = 32 if algorithm.on_policy else 1
     sizes = {"steps": 10_000, "parallel": parallel, "batch": 64, "burn_in": 64, "eval_every": 100}
     return replace(e, algorithm=algorithm, eval_episodes=1, **sizes)

@@ -2,7 +2,8 @@
 
 Each is called with the values q_i of what the agents do, the values v_i of the agents' best (hard or
 soft) choice, the joint action and the state; a mixer leaves out what it has no use for. How a mixer is
-made is a value too (`Additive`, `Hyper`, `Duplex`, `Attention`): the `mixer` option of an algorithm.
+made is a value too (`Additive`, `Hyper`, `Duplex`, `Attention`,
+`Advantage`): the `mixer` option of an algorithm.
 """
 
 from dataclasses import dataclass
@@ -104,6 +105,27 @@ class AdvantageMixer(eqx.Module):
 
     def penalty(self, state: Float[Array, " S"]) -> Float[Array, ""]:
         return self.weights.penalty(state)
+
+
+class SoftAdvantage(eqx.Module):
+    """sum_i [q_i - v_i] + V(s): with v_i the soft value of agent i's choice this has one solution alone.
+
+    Each bracket is a temperature times a log-probability, so V(s) is the soft value of the state.
+    """
+
+    value: Layers
+
+    def __call__(
+        self,
+        q: Float[Array, " N"],
+        v: Float[Array, " N"],
+        actions: Int[Array, " N"],
+        state: Float[Array, " S"],
+    ) -> Float[Array, ""]:
+        return jnp.sum(q - v) + self.value(state)[0]
+
+    def penalty(self, state: Float[Array, " S"]) -> Float[Array, ""]:
+        return jnp.zeros(())
 
 
 class JointWeights(eqx.Module):
@@ -244,7 +266,20 @@ class Attention:
         return AdvantageMixer(weights, _joint_weights(joint_key, spec, self.heads, 1, self.hidden))
 
 
-Mixing = Additive | Hyper | Duplex | Attention
+@dataclass(frozen=True)
+class Advantage:
+    """The paper's own decomposition into soft advantages, with a value of the state of `hidden` units."""
+
+    hidden: int = 64
+
+    def __post_init__(self) -> None:
+        _check(self.hidden)
+
+    def make(self, key: PRNGKey, spec: EnvSpec) -> SoftAdvantage:
+        return SoftAdvantage(make_layers(key, (spec.state_dim, self.hidden, 1)))
+
+
+Mixing = Additive | Hyper | Duplex | Attention | Advantage
 
 
 def _joint_weights(key: PRNGKey, spec: EnvSpec, heads: int, layers: int, hidden: int) -> JointWeights:

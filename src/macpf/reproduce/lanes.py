@@ -19,7 +19,8 @@ from jaxtyping import Float, Int
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from macpf.experiments.codec import encode
+from macpf.errors import UserError
+from macpf.experiments.codec import decode, encode
 from macpf.experiments.experiment import Experiment
 from macpf.experiments.vary import vary
 from macpf.runs.directory import versions_of
@@ -180,11 +181,12 @@ def load(lanes: Lanes, path: Path) -> Found | None:
     """What an earlier call saved of exactly these lanes; None where there is no such thing."""
     try:
         config = json.loads((path / "config.json").read_text())
-        if any(config.get(key) != value for key, value in json.loads(json.dumps(lanes.described)).items()):
+        same = (config["settings"], config["seeds"]) == ([*lanes.settings], [*lanes.seeds])
+        if not same or decode(config["experiment"]) != lanes.experiment:
             return None
         with np.load(path / "data.npz", allow_pickle=False) as data:
             arrays = dict(data)
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, UserError):
         return None
     returns = {k.removeprefix("returns_"): v for k, v in arrays.items() if k.startswith("returns_")}
     extra = {k: v for k, v in arrays.items() if k != "steps" and not k.startswith("returns_")}

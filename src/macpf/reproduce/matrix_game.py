@@ -25,7 +25,7 @@ ALPHA = 0.05  # below this chance ours and the paper's seeds are called differen
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a policy of an algorithm, and how many of the paper's five seeds were how good."""
+    """One line of the table: a policy of an algorithm, and how the paper's five seeds did."""
 
     label: str
     algorithm: str
@@ -37,6 +37,8 @@ class Row:
 ROWS = (
     Row("MACPF", "macpf", optimal=5, worse=0),
     Row("MACPF_DEP", "macpf", "dep", optimal=5, worse=0),
+    Row("macpf-plus", "macpf-plus"),
+    Row("macpf-plus, dependent", "macpf-plus", "dep"),
     Row("QMIX", "qmix", optimal=0, worse=0),
     Row("QPLEX", "qplex", optimal=3, worse=1),
     Row("QPLEX, attention", "qplex-attention", optimal=3, worse=1),
@@ -52,6 +54,7 @@ ROWS = (
     Row("centralised control", "central"),
 )
 PAPER_SEEDS = 5
+MORE_SEEDS = {"macpf": 5, "macpf-plus": 5}  # times the others'
 
 LR = "algorithm.optimiser.lr"
 EXPLORE = "algorithm.epsilon.start"
@@ -69,7 +72,8 @@ def reproduce(out: Path, seeds: int, scale: float, sweep_seeds: int, console: Co
     Console().print(table)
     draw_curves(found, out / "curves.png")
     draw_shares(found, out / "shares.png")
-    (out / "table.md").write_text(markdown + ("\n" + sweep_table(found) if sweep_seeds else ""))
+    parts = [markdown, lasting(found), *([sweep_table(found)] if sweep_seeds else [])]
+    (out / "table.md").write_text("\n".join(parts))
     console.print(f"data, figures and table: {out}", highlight=False, soft_wrap=True)
 
 
@@ -84,21 +88,18 @@ def lanes_of(name: str, seeds: int, scale: float, sweep_seeds: int) -> Lanes:
         algorithm: ValueDecomposition = made.algorithm
         made = replace(made, name=name, algorithm=replace(algorithm, mixer=Attention()))
     made = replace(made, steps=max(1, round(made.steps * scale)))
-    grid: list[dict[str, float]] = [{LR: lr} for lr in RATES]
+    rates = dict.fromkeys((made.algorithm.optimiser.lr, *RATES))
+    grid: list[dict[str, float]] = [{LR: lr} for lr in rates]
     if name in Q_LEARNERS:
         grid = [s | {SLOWER: rate} for rate in (0.999, 0.9995) for s in grid]
     elif hasattr(made.algorithm, "epsilon_mode"):
-        made = replace(made, algorithm=replace(made.algorithm, epsilon_mode="behaviour"))
-        made = replace(made, algorithm=replace(made.algorithm, epsilon=_scaled(made.algorithm.epsilon)))
-        grid = [s | {EXPLORE: start} for start in (0.0, 1.0) for s in grid]
-    counts = (seeds, *[sweep_seeds] * (len(grid) - 1))
+        starts = (0.0, 1.0) if made.algorithm.epsilon_mode == "none" else (1.0, 0.0)
+        off = replace(made.algorithm.epsilon, end=0.0)  # so that a start of 0 turns it off
+        made = replace(made, algorithm=replace(made.algorithm, epsilon_mode="behaviour", epsilon=off))
+        grid = [s | {EXPLORE: start} for start in starts for s in grid]
+    counts = (seeds * MORE_SEEDS.get(name, 1), *[sweep_seeds] * (len(grid) - 1))
     kept = [(s, n) for s, n in zip(grid, counts, strict=True) if n]
     return Lanes(name, made, tuple(s for s, _ in kept), tuple(n for _, n in kept))
-
-
-def _scaled(epsilon: Any) -> Any:
-    """An exploration that a start of 0 turns off: its floor is 0."""
-    return replace(epsilon, end=0.0)
 
 
 def joint_policy(experiment: Experiment[Any, Any], learner: Any) -> Mapping[str, Any]:
@@ -133,17 +134,39 @@ def verdict(row: Row, optimal: Share, worse: Share) -> str:
 
 def verdicts(found: Mapping[str, Found]) -> tuple[Table, str]:
     """The table for the terminal and as Markdown: paper's setting, at the end of training."""
-    n = int(next(iter(found.values())).lanes.seeds[0])
-    header = ("method", "optimal (8)", "suboptimal (0)", "worse", "paper: optimal, worse", "verdict")
-    table = Table(*header, title=f"Matrix game: share of {n} seeds [95 % interval], greedy, end of training")
+    header = ("method", "seeds", "optimal (8)", "suboptimal (0)", "worse", "paper: optimal, worse", "verdict")
+    table = Table(*header, title="Matrix game: greedy policies at the end of training, shares of seeds")
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for row in ROWS:
         optimal, zero, worse = shares(found[row.algorithm].of(0, row.policy))
         paper = "-" if row.optimal is None else f"{row.optimal}/5, {row.worse}/5"
-        cells = (row.label, str(optimal), str(zero), str(worse), paper, verdict(row, optimal, worse))
+        shown = (str(optimal.of), str(optimal), str(zero), str(worse))
+        cells = (row.label, *shown, paper, verdict(row, optimal, worse))
         table.add_row(*cells)
         lines.append("| " + " | ".join(cells) + " |")
     return table, "\n".join(lines) + "\n"
+
+
+def lasting(found: Mapping[str, Found]) -> str:
+    """Who is optimal at every evaluation of the last fifth, and who keeps both optima alive in pi_dep."""
+    header = (
+        "method",
+        "seeds",
+        "optimal throughout the last fifth",
+        "both optima at 0.4 or more",
+        "both, mean",
+    )
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for row in ROWS:
+        result = found[row.algorithm]
+        good = result.of(0, row.policy) == BEST
+        always = Share(int(good[:, -max(1, good.shape[1] // 5) :].all(axis=1).sum()), len(good))
+        pi = result.extra[f"pi_{row.policy}"][result.lanes.setting_of == 0]
+        lesser = np.minimum(pi[:, 0, 0], pi[:, -1, -1])
+        both = Share(int((lesser >= 0.4).sum()), len(good))
+        total = f"{(pi[:, 0, 0] + pi[:, -1, -1]).mean():.2f}"
+        lines.append("| " + " | ".join((row.label, str(len(good)), str(always), str(both), total)) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def sweep_table(found: Mapping[str, Found]) -> str:
@@ -170,7 +193,7 @@ def draw_curves(found: Mapping[str, Found], path: Path) -> None:
     """Learning curves as in the paper: the mean over seeds, one standard deviation around it."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     for axis, rows in zip(
-        figure.subplots(1, 2, sharey=True), (ROWS[:8], (*ROWS[:2], *ROWS[8:])), strict=True
+        figure.subplots(1, 2, sharey=True), (ROWS[:2] + ROWS[4:10], ROWS[:4] + ROWS[10:]), strict=True
     ):
         for row in rows:
             result = found[row.algorithm]
