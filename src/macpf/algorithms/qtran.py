@@ -4,7 +4,6 @@ With abar the agents' own best actions, Q'(a) = sum_i Q_i(a_i) + V(s) has to equ
 no less than it elsewhere; then abar is the best joint action of Q_jt too.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
@@ -13,9 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from macpf.algorithms import learning
+from macpf.algorithms import learning, q_learning
 from macpf.algorithms.learning import LearnerState, Rows
-from macpf.algorithms.value import explore_greedily, greedy_log_prob
 from macpf.errors import require
 from macpf.maths import best, greedy, taken
 from macpf.networks.agents import (
@@ -23,14 +21,13 @@ from macpf.networks.agents import (
     agent_inputs,
     each,
     make_agent,
-    no_memory,
     previous_actions,
     unroll_together,
 )
 from macpf.networks.layers import Layers, make_layers
 from macpf.optim import Optimiser, RMSprop
 from macpf.schedules import Linear, Schedule
-from macpf.types import Actions, EnvSpec, Memory, Metrics, Observation, Policy, PRNGKey, Step, Trajectory
+from macpf.types import EnvSpec, Metrics, Observation, PRNGKey, Step, Trajectory
 
 sg = jax.lax.stop_gradient
 LISTS = (("q", "q_jt", "v_jt"),)
@@ -116,10 +113,6 @@ class QTRAN:
         learning.check(self.gamma, 0.0, self.hidden, self.target_period)
         require(min(self.opt_weight, self.nopt_weight) >= 0, "QTRAN's weights must not be negative")
 
-    @property
-    def policies(self) -> Mapping[str, Policy]:
-        return {"ind": self.execute}
-
     def init(self, key: PRNGKey, spec: EnvSpec) -> LearnerState:
         q_key, encoder_key, reader_key, v_key = jax.random.split(key, 4)
         encoded, units, state = self.hidden + spec.n_actions, self.hidden, spec.state_dim
@@ -134,30 +127,11 @@ class QTRAN:
         )
         return learning.fresh(networks, _targets(networks), self.optimiser, LISTS)
 
-    def init_memory(self, spec: EnvSpec) -> Memory:
-        return no_memory(spec, self.hidden, self.recurrent)
-
-    def explore(
-        self, learner: LearnerState, memory: Memory, observation: Observation, key: PRNGKey, step: Step
-    ) -> tuple[Actions, Memory]:
-        return explore_greedily(learner.networks.q, memory, observation, key, self.epsilon(step))
-
-    def execute(
-        self,
-        learner: LearnerState,
-        memory: Memory,
-        observation: Observation,
-        key: PRNGKey,
-        *,
-        sample: bool = False,
-    ) -> tuple[Actions, Memory]:
-        """Every agent's own best action; there is nothing to sample."""
-        return explore_greedily(learner.networks.q, memory, observation, key, 0.0)
-
-    def log_prob(
-        self, learner: LearnerState, memory: Memory, observation: Observation, actions: Actions
-    ) -> Mapping[str, Float[Array, ""]]:
-        return {"ind": greedy_log_prob(learner.networks.q, memory, observation, actions)}
+    policies = q_learning.policies
+    init_memory = q_learning.init_memory
+    explore = q_learning.explore
+    execute = q_learning.execute
+    log_prob = q_learning.log_prob
 
     def update(
         self, learner: LearnerState, batch: Trajectory, key: PRNGKey, step: Step

@@ -4,31 +4,26 @@ They are one algorithm with three mixers: a sum (Sunehag et al., 2018), monotoni
 2018), duplex dueling (Wang et al., 2021). In each the best joint action is every agent's own best.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from macpf.algorithms import learning
+from macpf.algorithms import learning, q_learning
 from macpf.algorithms.learning import LearnerState, Rows
-from macpf.maths import UNAVAILABLE, best, by_chance, greedy, taken
+from macpf.maths import best, greedy, taken
 from macpf.networks.agents import (
     Agent,
     agent_inputs,
     each,
     make_agent,
-    no_memory,
     previous_actions,
-    see,
     unroll_together,
 )
 from macpf.networks.mixers import Hyper, Mixer, Mixing
 from macpf.optim import Optimiser, RMSprop
 from macpf.schedules import Linear, Schedule
-from macpf.types import Actions, EnvSpec, Memory, Metrics, Observation, Policy, PRNGKey, Step, Trajectory
+from macpf.types import EnvSpec, Metrics, PRNGKey, Step, Trajectory
 
 sg = jax.lax.stop_gradient
 LISTS = (("q", "mixer"),)
@@ -72,40 +67,17 @@ class ValueDecomposition:
     def __post_init__(self) -> None:
         learning.check(self.gamma, self.td_lambda, self.hidden, self.target_period)
 
-    @property
-    def policies(self) -> Mapping[str, Policy]:
-        return {"ind": self.execute}
-
     def init(self, key: PRNGKey, spec: EnvSpec) -> LearnerState:
         q_key, mixer_key = jax.random.split(key)
         q = make_agent(q_key, spec, self.hidden, self.recurrent)
         networks = Networks(q, self.mixer.make(mixer_key, spec))
         return learning.fresh(networks, networks, self.optimiser, LISTS)
 
-    def init_memory(self, spec: EnvSpec) -> Memory:
-        return no_memory(spec, self.hidden, self.recurrent)
-
-    def explore(
-        self, learner: LearnerState, memory: Memory, observation: Observation, key: PRNGKey, step: Step
-    ) -> tuple[Actions, Memory]:
-        return explore_greedily(learner.networks.q, memory, observation, key, self.epsilon(step))
-
-    def execute(
-        self,
-        learner: LearnerState,
-        memory: Memory,
-        observation: Observation,
-        key: PRNGKey,
-        *,
-        sample: bool = False,
-    ) -> tuple[Actions, Memory]:
-        """Every agent's own best action; there is nothing to sample."""
-        return explore_greedily(learner.networks.q, memory, observation, key, 0.0)
-
-    def log_prob(
-        self, learner: LearnerState, memory: Memory, observation: Observation, actions: Actions
-    ) -> Mapping[str, Float[Array, ""]]:
-        return {"ind": greedy_log_prob(learner.networks.q, memory, observation, actions)}
+    policies = q_learning.policies
+    init_memory = q_learning.init_memory
+    explore = q_learning.explore
+    execute = q_learning.execute
+    log_prob = q_learning.log_prob
 
     def update(
         self, learner: LearnerState, batch: Trajectory, key: PRNGKey, step: Step
@@ -129,21 +101,6 @@ class ValueDecomposition:
         q_tot_hat = jax.vmap(targets.mixer)(taken(q_hat, chosen), v_hat, chosen, seen.state)
         y = learning.target(episode, q_tot_hat, self.gamma, self.td_lambda)
         return {"loss": (q_tot[:-1] - sg(y)) ** 2}, {"q_tot": q_tot[:-1]}
-
-
-def explore_greedily(
-    q: Agent, memory: Memory, observation: Observation, key: PRNGKey, epsilon: Float[Array, ""] | float
-) -> tuple[Actions, Memory]:
-    """Every agent's own best action, or by chance any."""
-    values, _, hidden = see(q, memory, observation)
-    actions = by_chance(greedy(values, observation.avail), observation.avail, epsilon, key)
-    return actions, Memory(hidden, actions)
-
-
-def greedy_log_prob(q: Agent, memory: Memory, observation: Observation, actions: Actions) -> Float[Array, ""]:
-    """A deterministic joint policy: 0 for what it does, as good as minus infinity for all else."""
-    values, _, _ = see(q, memory, observation)
-    return jnp.where(jnp.all(greedy(values, observation.avail) == actions), 0.0, UNAVAILABLE)
 
 
 def _targets(networks: Networks) -> Networks:
