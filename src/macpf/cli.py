@@ -21,7 +21,7 @@ from macpf.errors import UserError, require, unknown
 from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
-from macpf.reproduce import matrix_game
+from macpf.reproduce import matrix_game, random_games
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -122,11 +122,17 @@ def evaluate(args: list[str]) -> None:
 def reproduce(args: list[str]) -> None:
     """Runs a figure or table of the paper, and prints ours beside it with a verdict."""
     options = _parse(ReproduceOptions, args, "reproduce")
-    require(options.seeds > 0, f"the number of seeds must be positive, not {options.seeds}")
+    few = options.seeds is not None and options.seeds <= 0
+    require(not few, f"the number of seeds must be positive, not {options.seeds}")
     require(options.sweep >= 0, f"the number of seeds of a sweep must not be negative, not {options.sweep}")
     require(options.scale > 0, f"the scale must be positive, not {options.scale}")
     out = Path("results") / options.name if options.out is None else options.out
-    matrix_game.reproduce(out, options.seeds, options.scale, options.sweep, Console(stderr=True))
+    console = Console(stderr=True)
+    require(options.sweep == 0 or options.name == "matrix-game", "only matrix-game has a sweep")
+    if options.name == "matrix-game":
+        matrix_game.reproduce(out, options.seeds or 200, options.scale, options.sweep, console)
+    else:
+        random_games.reproduce(out, options.seeds or 240, options.scale, console)
 
 
 def bench(args: list[str]) -> None:
@@ -190,14 +196,14 @@ class ReproduceOptions:
 
     Args:
         name: which figure or table.
-        seeds: seeds of every method, trained at once.
+        seeds: seeds (or games) of every method, trained at once; by default 200 (240).
         scale: length of training, as a multiple of the preset's.
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
         out: the folder for data and figures (results/NAME).
     """
 
-    name: tyro.conf.Positional[Literal["matrix-game"]]
-    seeds: int = 200
+    name: tyro.conf.Positional[Literal["matrix-game", "random-games"]]
+    seeds: int | None = None
     scale: float = 1.0
     sweep: int = 0
     out: Path | None = None

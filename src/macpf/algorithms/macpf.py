@@ -108,6 +108,7 @@ class MACPF:
         critic_dep_scope: c_dep sees predecessors, or as in the published code all visible teammates.
         dep_mask: agents depend on the predecessors they see, or on all.
         dep_pool: how predecessors' embeddings are pooled.
+        deep: corrections have one more layer, so that what several predecessors do together counts.
         mixer_grad: the mixer is moved by both critic losses, or by the independent one alone.
         shared_optimiser: one optimiser state for actor and one for critic, rather than one per network.
         target_period: updates between copies to the target networks.
@@ -138,6 +139,7 @@ class MACPF:
     critic_dep_scope: Literal["predecessors", "visible"] = "predecessors"
     dep_mask: Literal["visible", "all"] = "visible"
     dep_pool: Pool = "sum/N"
+    deep: bool = False
     mixer_grad: Literal["both", "ind"] = "both"
     shared_optimiser: bool = False
     target_period: int = 200
@@ -167,9 +169,9 @@ class MACPF:
         pi_key, b_key, q_key, c_key, mixer_key = jax.random.split(key, 5)
         networks = Networks(
             pi_ind=make_agent(pi_key, spec, self.hidden, self.recurrent),
-            b_dep=make_correction(b_key, spec, self.hidden),
+            b_dep=make_correction(b_key, spec, self.hidden, self.deep),
             q_ind=make_agent(q_key, spec, self.hidden, self.recurrent),
-            c_dep=make_correction(c_key, spec, self.hidden),
+            c_dep=make_correction(c_key, spec, self.hidden, self.deep),
             mixer=self.mixer.make(mixer_key, spec),
         )
         return learning.fresh(networks, _targets(networks), self.optimiser, self._optimiser_lists())
@@ -246,8 +248,8 @@ class MACPF:
         """The chain of dependent logits of this moment, and the memory after it."""
         logits, h, hidden = see(networks.pi_ind, memory, observation)
         weight = pooled(self._depends(observation.visible), self.dep_pool)
-        own = self._base(logits) + jax.vmap(networks.b_dep.own)(h)  # Eq. 10
-        return Chain(own, networks.b_dep.table(), weight), hidden
+        own = jax.vmap(networks.b_dep.own)(h)
+        return networks.b_dep.chain(self._base(logits), own, weight), hidden  # Eq. 10
 
     def _base(self, logits: Float[Array, "*b N A"]) -> Float[Array, "*b N A"]:
         """What the dependent policy adds its correction to: a committed pi_ind is no base for another."""
@@ -326,9 +328,10 @@ class MACPF:
 
         # The dependent ones, given what predecessors do; a committed policy needs one critic alone
         l_base, q_base = sg(self._base(l_ind)), each(by.l_dep.q_ind.head)(h_c) if committed else sg(q_ind)
-        pi_dep = Chain(l_base + each(by.j_dep.b_dep.own)(h_b), by.j_dep.b_dep.table(), told_b)  # Eq. 10
-        q_dep = Chain(q_base + each(by.l_dep.c_dep.own)(h_c), by.l_dep.c_dep.table(), told_c)  # Eq. 13
-        q_dep_hat = Chain(q_ind_hat + each(targets.c_dep.own)(h_hat), targets.c_dep.table(), told_c)
+        b_dep, c_dep, c_dep_hat = by.j_dep.b_dep, by.l_dep.c_dep, targets.c_dep
+        pi_dep = b_dep.chain(l_base, each(b_dep.own)(h_b), told_b)  # Eq. 10
+        q_dep = c_dep.chain(q_base, each(c_dep.own)(h_c), told_c)  # Eq. 13
+        q_dep_hat = c_dep_hat.chain(q_ind_hat, each(c_dep_hat.own)(h_hat), told_c)
 
         # a' from the current policies, at every step
         luck_ind, luck_dep = jax.random.uniform(key, (2, *actions.shape))
@@ -398,10 +401,7 @@ class MACPF:
             avail, luck = given
             return pick(log_policy(logits, avail), luck)
 
-        def at(own, weight, *given):
-            return self._choose(Chain(own, chain.table, weight), decide, given)
-
-        return jax.vmap(at)(chain.own, chain.weight, avail, luck)
+        return chain.over_steps(lambda chain, *given: self._choose(chain, decide, given), avail, luck)
 
     def _moves(self) -> Losses:
         """The networks that each loss moves."""

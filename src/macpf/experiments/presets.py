@@ -64,7 +64,7 @@ def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     algorithm = with_values(
         e.algorithm, recurrent=False, alpha=Constant(0.1), td_lambda=0.0, entropy_reduce="sum"
     )
-    parallel = 32 if algorithm.on_policy else 1
+    parallel = 32 if algorithm.on_policy else 8
     sizes = {"steps": 300_000, "parallel": parallel, "batch": 32, "burn_in": 100, "eval_every": 3_000}
     return replace(e, algorithm=algorithm, **sizes)
 

@@ -4,10 +4,13 @@ A correction of agent i is W2 [h_i ; z_i] + b2 with z_i a pooled embedding of wh
 Both parts are affine in their inputs, so it is a sum: one term of h_i, and one term per predecessor that
 depends on who it is and what it does alone. The second kind is a table of N x A rows, made once; walking
 along the chain is then adding rows of that table.
+
+So what two predecessors do together cannot matter, only what each of them does. A deep correction,
+W3 relu(W2 [h_i ; z_i] + b2), has no such limit, and walks the same way: its table has rows of units.
 """
 
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,25 +32,35 @@ class Correction(eqx.Module):
     w1_id: Float[Array, "N H"]
     w1_action: Float[Array, "A H"]
     b1: Float[Array, " H"]
-    w2_own: Float[Array, "H A"]
-    w2_told: Float[Array, "H A"]
-    b2: Float[Array, " A"]
+    w2_own: Float[Array, "H K"]
+    w2_told: Float[Array, "H K"]
+    b2: Float[Array, " K"]
+    w3: Float[Array, "K A"] | None = None
 
-    def own(self, h: Float[Array, " H"]) -> Float[Array, " A"]:
+    def own(self, h: Float[Array, " H"]) -> Float[Array, " K"]:
         """What the agent's own features say."""
         return h @ self.w2_own + self.b2
 
-    def table(self) -> Float[Array, "N A A"]:
+    def chain(
+        self, base: Float[Array, "*b N A"], own: Float[Array, "*b N K"], weight: Float[Array, "*b N N"]
+    ) -> "Chain":
+        """Numbers of their own, and this correction to them, of agents whose features say `own`."""
+        if self.w3 is None:
+            return Chain(base + own, self.table(), weight)
+        return Chain(own, self.table(), weight, base, self.w3)
+
+    def table(self) -> Float[Array, "N A K"]:
         """What predecessor j doing a adds to the correction of whoever follows it: row [j, a]."""
         return jax.nn.elu(self.w1_id[:, None] + self.w1_action[None] + self.b1[None, None]) @ self.w2_told
 
 
-def make_correction(key: PRNGKey, spec: EnvSpec, hidden: int) -> Correction:
+def make_correction(key: PRNGKey, spec: EnvSpec, hidden: int, deep: bool = False) -> Correction:
     """A correction for features of `hidden` units, every layer uniform within 1 / sqrt(its inputs)."""
-    keys = jax.random.split(key, 6)
     n, a, h = spec.n_agents, spec.n_actions, hidden
-    shapes = ((n, h), (a, h), (h,), (h, a), (h, a), (a,))
-    bounds = (n + a,) * 3 + (2 * h,) * 3
+    k = hidden if deep else a
+    shapes = ((n, h), (a, h), (h,), (h, k), (h, k), (k,), *[(k, a)] * deep)
+    bounds = (n + a,) * 3 + (2 * h,) * 3 + (k,) * deep
+    keys = jax.random.split(key, len(shapes))
     return Correction(
         *(
             jax.random.uniform(key, shape, minval=-(inputs**-0.5), maxval=inputs**-0.5)
@@ -76,22 +89,34 @@ def pooled(depends: Bool[Array, "N N"], pool: Pool) -> Float[Array, "N N"]:
 class Chain(eqx.Module):
     """The dependent logits (or values) of one moment (or of many), as a function of everybody's actions."""
 
-    own: Float[Array, "*b N A"]
-    table: Float[Array, "N A A"]
+    own: Float[Array, "*b N K"]
+    table: Float[Array, "N A K"]
     weight: Float[Array, "*b N N"]
+    base: Float[Array, "*b N A"] | None = None
+    read: Float[Array, "K A"] | None = None
 
     def __call__(self, actions: Int[Array, " N"]) -> Float[Array, "N A"]:
         """Agent i's numbers, given what the agents it depends on do."""
-        return self.own + self.weight @ _rows(self.table, actions)
+        return self.numbers(self.base, self.own + self.weight @ _rows(self.table, actions))
+
+    def numbers(self, base: Float[Array, "M A"] | None, x: Float[Array, "M K"]) -> Float[Array, "M A"]:
+        """The numbers of some agents, by what they and those before them say: a deep chain reads it first."""
+        return x if base is None or self.read is None else base + jax.nn.relu(x) @ self.read
 
     def along(self, actions: Int[Array, "T N"]) -> Float[Array, "T N A"]:
         """The same at every step of an episode."""
-        return jax.vmap(lambda own, weight, a: Chain(own, self.table, weight)(a))(
-            self.own, self.weight, actions
-        )
+        return self.over_steps(lambda chain, a: chain(a), actions)
+
+    def over_steps(self, function: Callable[..., Array], *args: Any) -> Array:
+        """A function of the chain of one step and more, at every step of an episode."""
+
+        def at(own, weight, base, *args):
+            return function(Chain(own, self.table, weight, base, self.read), *args)
+
+        return jax.vmap(at)(self.own, self.weight, self.base, *args)
 
 
-def _rows(table: Float[Array, "M A A"], actions: Int[Array, " M"]) -> Float[Array, "M A"]:
+def _rows(table: Float[Array, "M A K"], actions: Int[Array, " M"]) -> Float[Array, "M K"]:
     """The row of the table that each agent's action picks."""
     return jnp.einsum("na,nab->nb", jax.nn.one_hot(actions, table.shape[1]), table)
 
@@ -103,7 +128,7 @@ def choose_in_turn(
 
     `given` is what else each agent decides by (a leading axis N): its luck, its available actions.
     """
-    n_agents, n_actions = chain.own.shape
+    n_agents, units = chain.own.shape
     starts, size = _windows(n_agents, groups)
 
     def turn(carry, start):
@@ -111,12 +136,14 @@ def choose_in_turn(
             return jax.lax.dynamic_slice_in_dim(x, start, size)
 
         actions, told = carry
-        chosen = decide(now(chain.own) + now(chain.weight) @ told, jax.tree.map(now, given))
+        base = None if chain.base is None else now(chain.base)
+        numbers = chain.numbers(base, now(chain.own) + now(chain.weight) @ told)
+        chosen = decide(numbers, jax.tree.map(now, given))
         actions = jax.lax.dynamic_update_slice_in_dim(actions, chosen, start, 0)
         told = jax.lax.dynamic_update_slice_in_dim(told, _rows(now(chain.table), chosen), start, 0)
         return (actions, told), None
 
-    nobody = (jnp.zeros(n_agents, jnp.int32), jnp.zeros((n_agents, n_actions)))
+    nobody = (jnp.zeros(n_agents, jnp.int32), jnp.zeros((n_agents, units)))
     (actions, _), _ = jax.lax.scan(turn, nobody, jnp.asarray(starts))
     return actions
 
@@ -141,7 +168,7 @@ def choose_at_once(
         answers = decide(chain(actions), given)
         return answers, jnp.all(answers == actions), rounds + 1
 
-    first = (decide(chain.own, given), jnp.asarray(False), jnp.asarray(1))
+    first = (decide(chain.numbers(chain.base, chain.own), given), jnp.asarray(False), jnp.asarray(1))
     actions, _, rounds = jax.lax.while_loop(unsettled, answer, first)
     return actions, rounds
 

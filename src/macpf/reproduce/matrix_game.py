@@ -191,23 +191,23 @@ def sweep_table(found: Mapping[str, Found]) -> str:
 
 def draw_curves(found: Mapping[str, Found], path: Path) -> None:
     """Learning curves as in the paper: the mean over seeds, one standard deviation around it."""
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    for axis, rows in zip(
-        figure.subplots(1, 2, sharey=True), (ROWS[:2] + ROWS[4:10], ROWS[:4] + ROWS[10:]), strict=True
-    ):
-        for row in rows:
+    figure = Figure(figsize=(12, 5.4), layout="constrained")
+    halves = (ROWS[:2] + ROWS[4:10], ROWS[:4] + ROWS[10:])
+    titles = ("the methods of the paper's figure", "macpf-plus, ablations, VDN, centralised control")
+    for axis, rows, title in zip(figure.subplots(1, 2, sharey=True), halves, titles, strict=True):
+        for i, row in enumerate(rows):
             result = found[row.algorithm]
-            values = result.of(0, row.policy)
+            values, colour = result.of(0, row.policy), f"C{i}" if i < 10 else "black"
             mean, std = values.mean(axis=0), values.std(axis=0)
-            (line,) = axis.plot(result.steps, mean, label=row.label, linewidth=1.5)
-            colour = line.get_color()
-            axis.fill_between(result.steps, mean - std, mean + std, color=colour, alpha=0.1, linewidth=0)
+            axis.plot(result.steps, mean, label=row.label, linewidth=1.5, color=colour)
+            axis.fill_between(result.steps, mean - std, mean + std, color=colour, alpha=0.08, linewidth=0)
         axis.axhline(BEST, color="black", linewidth=0.6, linestyle=":")
+        axis.set_ylim(-22, 12)
         axis.set_xlabel("episodes")
+        axis.set_title(title, fontsize=10)
         axis.grid(alpha=0.25)
-        axis.legend(fontsize=7, ncols=2, loc="lower right")
+        axis.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
     figure.axes[0].set_ylabel("payoff of the greedy policy")
-    figure.suptitle("Matrix game: mean and standard deviation over seeds", fontsize=10)
     figure.savefig(path, dpi=150)
 
 
@@ -224,7 +224,7 @@ def draw_shares(found: Mapping[str, Found], path: Path) -> None:
         axis.barh(labels, values, left=left, label=name, color=colour)
         left += values
     marks = [(row.optimal / PAPER_SEEDS, row.label) for row in ROWS if row.optimal is not None]
-    axis.plot(*zip(*marks, strict=True), "kD", markersize=5, label="paper: optimal, of 5 seeds")
+    axis.plot(*zip(*marks, strict=True), "kD", clip_on=False, label="paper: optimal, of 5 seeds")
     axis.set_xlim(0, 1)
     axis.set_xlabel("share of seeds at the end of training")
     axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.45, 1.1), ncols=4, frameon=False)
