@@ -192,3 +192,126 @@ def test_a_longest_chain_takes_as_many_rounds_as_agents():
     assert_array_equal(actions, np.ones(n))
     assert rounds == n
     assert_array_equal(choose_in_turn(chain, decide_greedily, given), np.ones(n))
+
+
+# Deep corrections
+
+DEEP = make_correction(jax.random.key(1), SPEC, H, deep=True)
+BASE = jnp.asarray(np.random.default_rng(1).standard_normal((N, A)), jnp.float32)
+
+
+def deep_chain(depends: np.ndarray) -> Chain:
+    return DEEP.chain(BASE, jax.vmap(DEEP.own)(FEATURES), pooled(jnp.asarray(depends), "sum/N"))
+
+
+def deep_written_out(actions: np.ndarray) -> np.ndarray:
+    """base + W3 relu(W2 [h_i ; z_i] + b2) with z_i as in a shallow one."""
+    c = DEEP
+    assert c.w3 is not None
+    w1 = np.concatenate([c.w1_id, c.w1_action]).T
+    w2 = np.concatenate([c.w2_own, c.w2_told]).T
+    rows = []
+    for i in range(N):
+        z = np.zeros(H)
+        for j in range(N):
+            told = np.concatenate([np.eye(N)[j], np.eye(A)[actions[j]]])
+            z += DEPENDS[i, j] * elu(w1 @ told + np.asarray(c.b1)) / N
+        units = np.maximum(w2 @ np.concatenate([FEATURES[i], z]) + np.asarray(c.b2), 0)
+        rows.append(np.asarray(BASE[i]) + np.asarray(c.w3).T @ units)
+    return np.stack(rows)
+
+
+def test_a_deep_correction_is_its_formula():
+    chain = deep_chain(DEPENDS)
+    for actions in np.random.default_rng(0).integers(A, size=(10, N)):
+        assert_allclose(chain(jnp.asarray(actions)), deep_written_out(actions), rtol=1e-4, atol=1e-5)
+
+
+def test_a_shallow_correction_is_added_to_its_base():
+    own, weight = jax.vmap(CORRECTION.own)(FEATURES), pooled(jnp.asarray(DEPENDS), "sum/N")
+    chain = CORRECTION.chain(BASE, own, weight)
+    for actions in np.random.default_rng(0).integers(A, size=(10, N)):
+        expected = np.asarray(BASE) + written_out(actions)
+        assert_allclose(chain(jnp.asarray(actions)), expected, rtol=1e-4, atol=1e-5)
+
+
+def whole_numbers(seed: int, deep: bool) -> Chain:
+    """A chain of small whole numbers, whose sums are exact; every predecessor counts alike."""
+    rng = np.random.default_rng(seed)
+    units = H if deep else A
+    own, table, base, read = (
+        jnp.asarray(rng.integers(-3, 4, shape), jnp.float32)
+        for shape in ((N, units), (N, A, units), (N, A), (units, A))
+    )
+    weight = jnp.asarray(predecessors(N), jnp.float32)
+    return Chain(own, table, weight, base, read) if deep else Chain(own, table, weight)
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
+def test_only_what_a_deep_chain_says_can_hang_on_two_predecessors_together(deep):
+    """The third's numbers under two actions of the first differ alike whatever the second does, or not."""
+    interacts = []
+    for seed in range(5):
+        chain = whole_numbers(seed, deep)
+        table = np.asarray(
+            [[chain(jnp.asarray([i, j, 0, 0]))[2] for j in range(A)] for i in range(A)]
+        )  # by the first's action and the second's
+        effect = table - table[:1]
+        interacts.append(bool(np.any(effect != effect[:, :1])))
+        assert np.any(effect != 0)
+        assert np.any(table != table[:, :1])
+    assert interacts == [deep] * 5
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
+def test_along_an_episode_every_step_is_its_own_chain(deep):
+    rng = np.random.default_rng(2)
+    steps = 6
+    own, weight, base, table, read = (
+        jnp.asarray(rng.standard_normal(shape), jnp.float32)
+        for shape in ((steps, N, H), (steps, N, N), (steps, N, A), (N, A, H), (H, A))
+    )
+    actions = jnp.asarray(rng.integers(A, size=(steps, N)))
+    if not deep:
+        own, table = own[..., :A], table[..., :A]
+    rows = Chain(own, table, weight, base, read) if deep else Chain(own, table, weight)
+    found = rows.along(actions)
+    for t in range(steps):
+        one = Chain(own[t], table, weight[t], base[t], read) if deep else Chain(own[t], table, weight[t])
+        assert_allclose(found[t], one(actions[t]), rtol=1e-5, atol=1e-5)
+
+
+def test_layers_of_a_deep_correction_start_within_their_bounds():
+    big = make_correction(jax.random.key(0), SPEC, 200, deep=True)
+    assert big.w3 is not None
+    assert big.w3.shape == (200, A)
+    assert big.w2_own.shape == big.w2_told.shape == (200, 200)
+    for layer, inputs in (((big.w2_own, big.w2_told, big.b2), 2 * 200), ((big.w3,), 200)):
+        sizes = np.abs(np.concatenate([np.ravel(part) for part in layer]))
+        assert 0.98 * inputs**-0.5 < sizes.max() <= inputs**-0.5
+
+
+@pytest.mark.parametrize("sampling", [False, True], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("groups", [None, 1, 2, 3])
+def test_both_ways_along_a_deep_chain_end_alike(groups, sampling):
+    decide = decide_sampling if sampling else decide_greedily
+    n, a, units = 5, 3, 8
+    base, _, weight, avail, luck = random_chains(3, n, a, groups)
+    rng = np.random.default_rng(3)
+    own, table, read = (
+        jnp.asarray(rng.standard_normal(shape), jnp.float32)
+        for shape in ((len(base), n, units), (n, a, units), (units, a))
+    )
+
+    def both(own, weight, base, *given):
+        chain = Chain(own, 3 * table, weight, base, 2 * read)
+        in_turn = choose_in_turn(chain, decide, given, groups)
+        return in_turn, *choose_at_once(chain, decide, given), decide(chain(in_turn), given)
+
+    run = jax.jit(jax.vmap(both), compiler_options={"xla_backend_optimization_level": 0})
+    in_turn, at_once, rounds, answers = run(own, weight, base, avail, luck)
+    assert_array_equal(in_turn, at_once)
+    assert_array_equal(answers, in_turn)
+    assert (rounds <= (groups or n) + 1).all()
+    alone = run(own, 0 * weight, base, avail, luck)[0]
+    assert np.array_equal(in_turn, alone) == (groups == 1)

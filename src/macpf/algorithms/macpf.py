@@ -159,6 +159,10 @@ class MACPF:
         require(
             self.dependent or self.extraction == "factored", "committed extraction needs dependent policies"
         )
+        stuck = self.extraction == "committed" and self.mixer_grad == "ind"
+        require(
+            not stuck, "with committed extraction the mixer is moved by the dependent critic: mixer_grad both"
+        )
         require(self.groups is None or self.groups > 0, f"groups must be positive, not {self.groups}")
 
     @property

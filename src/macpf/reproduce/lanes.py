@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from jaxtyping import Float, Int
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from macpf.errors import UserError
+from macpf.errors import UserError, require
 from macpf.experiments.codec import decode, encode
 from macpf.experiments.experiment import Experiment
 from macpf.experiments.vary import vary
@@ -37,6 +38,11 @@ class Lanes:
     experiment: Experiment[Any, Any]
     settings: tuple[Setting, ...] = ({},)
     seeds: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        paths = {tuple(sorted(setting)) for setting in self.settings}
+        require(len(paths) == 1, "the settings of all lanes must name the same numbers")
+        require(len(self.settings) == len(self.seeds), "every setting needs a number of seeds")
 
     @property
     def seed_of(self) -> Int[np.ndarray, " L"]:
@@ -182,11 +188,12 @@ def load(lanes: Lanes, path: Path) -> Found | None:
     try:
         config = json.loads((path / "config.json").read_text())
         same = (config["settings"], config["seeds"]) == ([*lanes.settings], [*lanes.seeds])
+        same &= config["versions"]["task"] == versions_of(lanes.experiment.task)["task"]
         if not same or decode(config["experiment"]) != lanes.experiment:
             return None
         with np.load(path / "data.npz", allow_pickle=False) as data:
             arrays = dict(data)
-    except (OSError, ValueError, KeyError, UserError):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, UserError):
         return None
     returns = {k.removeprefix("returns_"): v for k, v in arrays.items() if k.startswith("returns_")}
     extra = {k: v for k, v in arrays.items() if k != "steps" and not k.startswith("returns_")}

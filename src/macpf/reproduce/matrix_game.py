@@ -183,7 +183,7 @@ def sweep_table(found: Mapping[str, Found]) -> str:
             said = ", ".join(
                 f"{path.split('.')[-2]} {path.split('.')[-1]} {v:g}" for path, v in setting.items()
             )
-            parts = (good[:, epochs // 2], good[:, -1], good[:, -(epochs // 5) :].all(axis=1))
+            parts = (good[:, epochs // 2], good[:, -1], good[:, -max(1, epochs // 5) :].all(axis=1))
             cells = (row.label, said, str(len(good)), *(f"{100 * part.mean():.0f} %" for part in parts))
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
