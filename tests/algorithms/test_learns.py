@@ -45,14 +45,14 @@ ALL_IS_TRIED: dict[str, Any] = {
 @pytest.mark.parametrize(("name", "answer"), [("vdn", 7.0), ("qmix", 8.0)])
 def test_a_sum_takes_the_safe_way_and_a_monotonic_mixture_the_better_one(name: str, answer: float):
     """Measured with 16 seeds: VDN at 7 in all from the first evaluation, QMIX at 8 in all from step 800."""
-    returns = final_returns(name, TwoStep(), 8, {"steps": 800, "eval_every": 800}, **ALL_IS_TRIED)
+    returns = final_returns(name, TwoStep(), 6, {"steps": 800, "eval_every": 800}, **ALL_IS_TRIED)
     assert (returns == answer).mean() >= 0.9
 
 
 @pytest.mark.parametrize("name", ["vdn", "qmix"])
 def test_an_optimum_behind_punishment_is_not_found_by_sums_and_monotonic_mixtures(name: str):
     """Measured with 16 seeds: VDN in none, QMIX in two."""
-    returns = final_returns(name, MatrixGame(PUNISHED), 8, {"steps": 800, "eval_every": 800}, **ALL_IS_TRIED)
+    returns = final_returns(name, MatrixGame(PUNISHED), 6, {"steps": 800, "eval_every": 800}, **ALL_IS_TRIED)
     assert (returns == 8.0).mean() <= 0.4
 
 
@@ -67,7 +67,7 @@ def test_an_optimum_behind_punishment_is_not_found_by_sums_and_monotonic_mixture
 def test_an_optimum_behind_punishment_is_found_by_qplex_and_qtran(name: str, options: dict[str, Any]):
     """Measured with 16 seeds: QPLEX in all from step 1000, QTRAN in all from step 1600."""
     sizes = {"steps": 1800, "eval_every": 1800}
-    returns = final_returns(name, MatrixGame(PUNISHED), 8, sizes, **(ALL_IS_TRIED | options))
+    returns = final_returns(name, MatrixGame(PUNISHED), 6, sizes, **(ALL_IS_TRIED | options))
     assert (returns == 8.0).mean() >= 0.8
 
 
@@ -88,13 +88,19 @@ def remembered(name: str, *, recurrent: bool) -> float:
         epsilon=Constant(0.3),
         alpha=Constant(0.2),
         target_period=20,
+        delta=0.1,
         ppo_epochs=5,
     )
     return float(np.mean(returns))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_what_was_seen_at_the_start_is_remembered_by_the_recurrent_and_by_no_other(name: str):
-    """The cue is one of two: guessing is worth a half, and not knowing is all that is left without memory."""
+def test_what_was_seen_at_the_start_is_remembered_by_the_recurrent(name: str):
     assert remembered(name, recurrent=True) >= 0.9
+
+
+# One of every kind: VDN and QPLEX act and learn as QMIX does, MACPF's ablations as MACPF.
+@pytest.mark.parametrize("name", ["macpf", "macpf-plus", "fop", "qmix", "qtran", "mappo", "central"])
+def test_what_was_seen_at_the_start_is_lost_without_memory(name: str):
+    """The cue is one of two, so guessing is worth a half."""
     assert 0.3 <= remembered(name, recurrent=False) <= 0.7

@@ -13,7 +13,9 @@ from hypothesis import given
 
 from macpf.algorithms.learning import LearnerState
 from macpf.algorithms.macpf import MACPF, Losses, Networks
+from macpf.errors import UserError
 from macpf.networks.agents import Recurrent
+from macpf.networks.mixers import Advantage, Hyper
 from macpf.optim import Adam, RMSprop
 from macpf.schedules import Constant
 from macpf.types import Observation, Trajectory
@@ -508,7 +510,15 @@ def choices() -> dict[str, tuple[Any, ...]]:
     hints = get_type_hints(MACPF)
     words = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
     flags = {name: (False, True) for name, hint in hints.items() if hint is bool}
-    return words | flags | {"groups": (None, 2), "td_lambda": (0.0, 0.8), "optimiser": (RMSprop(), Adam())}
+    others = {"groups": (None, 2), "td_lambda": (0.0, 0.8), "optimiser": (RMSprop(), Adam())}
+    return words | flags | others | {"mixer": (Hyper(8, 8, "linear"), Advantage(8))}
+
+
+def legal(design: dict[str, Any]) -> bool:
+    """Do these options go together?  What is committed needs its critic, a value target its mixer."""
+    committed = design.get("extraction") == "committed"
+    alone = committed and (design.get("dependent") is False or design.get("mixer_grad") == "ind")
+    return not alone and not (design.get("targets") == "value" and isinstance(design.get("mixer"), Hyper))
 
 
 def designs() -> list[dict[str, Any]]:
@@ -518,11 +528,12 @@ def designs() -> list[dict[str, Any]]:
         frozenset({(a, x), (b, y)})
         for a, b in combinations(values, 2)
         for x, y in product(values[a], values[b])
+        if legal({a: x, b: y})
     }
     chosen = []
     while missing:
         tries = [{name: v[rng.integers(len(v))] for name, v in values.items()} for _ in range(100)]
-        chosen.append(max(tries, key=lambda design: len(missing & pairs(design))))
+        chosen.append(max(filter(legal, tries), key=lambda design: len(missing & pairs(design))))
         missing -= pairs(chosen[-1])
     return chosen
 
@@ -535,6 +546,20 @@ def pairs(design: dict[str, Any]) -> set[frozenset[Any]]:
 def test_every_option_is_among_the_choices():
     assert choices().keys() >= {"epsilon_mode", "dep_pool", "sampler", "shared_optimiser", "recurrent"}
     assert len(choices()) >= 14
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"targets": "value"},
+        {"extraction": "committed", "dependent": False},
+        {"extraction": "committed", "mixer_grad": "ind"},
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options):
+    assert not legal({"mixer": Hyper(8, 8, "linear")} | options)
+    with pytest.raises(UserError):
+        tiny(**options)
 
 
 @pytest.mark.parametrize("options", designs())

@@ -39,7 +39,8 @@ from tests.helpers import (
 
 N, A, T = SPEC.n_agents, SPEC.n_actions, SPEC.horizon
 JOINT = jnp.asarray(list(product(range(A), repeat=N)))  # all joint actions
-CASES = [(name, recurrent) for name in ALGORITHMS for recurrent in (False, True)]
+KINDS = ("macpf", "macpf-plus", "fop", "qmix", "qtran", "mappo", "central")  # others are options of these
+CASES = [(name, False) for name in ALGORITHMS] + [(name, True) for name in KINDS]
 
 every_algorithm = pytest.mark.parametrize(
     ("name", "recurrent"),

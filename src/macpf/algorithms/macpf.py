@@ -115,7 +115,8 @@ class MACPF:
         critic_speed: the critics' learning rate, in those of the actors.
         extraction: pi_ind learns from q_ind, a critic of its own; or it is committed: from the dependent
             critic, where all others do what they are likeliest to do.
-        delta: what a committed agent is paid for the action it is likeliest to take anyway.
+        delta: what a committed agent is paid for the action it is likeliest to take anyway; more than that
+            it will not lose by it, and much less than the temperature does not hold a tie broken.
         targets: the critic's targets are sampled, or the value of the next state (mixer Advantage).
         groups: agents decide in this many groups, each depending on earlier groups only (None: one by one).
         sampler: the chain is walked agent by agent, or found by iteration; the actions are the same.
@@ -145,7 +146,7 @@ class MACPF:
     target_period: int = 200
     critic_speed: float = 1.0
     extraction: Literal["factored", "committed"] = "factored"
-    delta: float = 1.0
+    delta: float = 0.1
     targets: Literal["sampled", "value"] = "sampled"
     groups: int | None = None
     sampler: Literal["in-turn", "at-once"] = "in-turn"

@@ -53,7 +53,7 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     algorithm = _qplex(made, Duplex(heads=10, layers=3))
     if isinstance(algorithm, MACPF) and algorithm.extraction == "committed":
         quick = replace(algorithm.optimiser, lr=1e-3)
-        algorithm = replace(algorithm, optimiser=quick, critic_speed=3.0, epsilon_mode="behaviour")
+        algorithm = replace(algorithm, optimiser=quick, critic_speed=3.0, delta=1.0, epsilon_mode="behaviour")
     parallel = 32 if algorithm.on_policy else 1
     sizes = {"steps": 10_000, "parallel": parallel, "batch": 64, "burn_in": 64, "eval_every": 100}
     return replace(e, algorithm=algorithm, eval_episodes=1, **sizes)
