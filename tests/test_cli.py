@@ -239,8 +239,7 @@ def smallest(name: str, task: str) -> list[str]:
     return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
 
 
-RUNS = [(name, "matrix-game") for name in ALGORITHMS]
-RUNS += [(name, "multi-goal") for name in ("macpf", "mappo", "central")]  # the others are traced elsewhere
+RUNS = [(name, task) for task in TASKS for name in ALGORITHMS]
 
 
 @pytest.mark.parametrize(("name", "task"), RUNS)

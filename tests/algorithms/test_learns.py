@@ -99,8 +99,7 @@ def test_what_was_seen_at_the_start_is_remembered_by_the_recurrent(name: str):
     assert remembered(name, recurrent=True) >= 0.9
 
 
-# One of every kind: VDN and QPLEX act and learn as QMIX does, MACPF's ablations as MACPF.
-@pytest.mark.parametrize("name", ["macpf", "macpf-plus", "fop", "qmix", "qtran", "mappo", "central"])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_was_seen_at_the_start_is_lost_without_memory(name: str):
     """The cue is one of two, so guessing is worth a half."""
     assert 0.3 <= remembered(name, recurrent=False) <= 0.7

@@ -301,42 +301,6 @@ def test_critics_take_as_many_times_the_step_as_they_are_told():
 
 
 @cache
-def execute_of(algorithm: MACPF):
-    """Greedy and sampled actions of the independent policy, and the memory after it."""
-
-    def execute(learner, memory, observation, key):
-        greedy, after = algorithm.execute(learner, memory, observation, key)
-        sampled, _ = algorithm.execute(learner, memory, observation, key, sample=True)
-        return greedy, sampled, after.hidden
-
-    return quick_jit(execute)
-
-
-@both_bodies
-@few(10)
-@given(seed=seeds)
-def test_an_agent_executes_the_same_whatever_the_others_see(recurrent, seed):
-    algorithm = plus(recurrent=recurrent)
-    learner, key = random_learner(algorithm, seed), jax.random.key(seed)
-    (memory, observation), (elsewhere, strange) = moment(seed, algorithm), moment(seed + 1, algorithm)
-    alone = execute_of(algorithm)(learner, memory, observation, key)
-    for i in range(N):
-        own = np.arange(N) == i
-        mixture = Observation(
-            jnp.where(own[:, None], observation.obs, strange.obs),
-            strange.state,
-            jnp.where(own[:, None], observation.avail, strange.avail),
-            strange.visible,
-        )
-        remembered = Memory(
-            jnp.where(own[:, None], memory.hidden, elsewhere.hidden),
-            jnp.where(own, memory.previous, elsewhere.previous),
-        )
-        crowd = execute_of(algorithm)(learner, remembered, mixture, key)
-        assert all(np.array_equal(a[i], b[i]) for a, b in zip(alone, crowd, strict=True))
-
-
-@cache
 def dependent_logits_of(algorithm: MACPF):
     """The dependent logits after every joint action: [A^N, N, A]."""
 
