@@ -20,6 +20,7 @@ from macpf.maths import (
     log_softmax,
     masked_mean,
     pick,
+    soft_imitation,
     soft_improvement,
     soft_value,
     taken,
@@ -250,6 +251,47 @@ def test_gae_does_not_look_behind_the_end(seed):
     behind = np.arange(9) >= (length if terminates else length + 1)
     other = [np.where(mask, reward, 99.0), terminated, mask, np.where(behind, -99.0, value)]
     assert_array_equal(advantages(other, 0.95)[:length], advantages(rows, 0.95)[:length])
+
+
+# Two ways to come near exp(Q / alpha)
+
+
+@given(seeds)
+def test_both_ways_to_improve_a_policy_end_at_the_same(seed):
+    """Both gradients vanish at the softmax, and only there: moved off it, both point back."""
+    q, avail = random_case(seed)
+    alpha = jnp.asarray(0.5)
+
+    def by_imitation(logits):
+        return jnp.sum(soft_imitation(log_softmax(logits, avail), q, avail, alpha))
+
+    def by_divergence(logits):
+        return jnp.sum(soft_improvement(log_softmax(logits, avail), jnp.where(avail, q, 0.0), alpha))
+
+    best = q / alpha
+    off = best + jnp.arange(q.shape[-1])[None]
+    for loss in (by_imitation, by_divergence):
+        assert_allclose(jax.grad(loss)(best), 0, atol=2e-4)
+        assert float(loss(best)) <= float(loss(off)) + 1e-4
+
+
+def test_imitation_pulls_where_a_policy_is_sure_of_a_wrong_action():
+    """The gradient is pi - exp(Q / alpha): 1 off, where the divergence's own is nearly nothing."""
+    avail, alpha = jnp.ones((1, 2), bool), jnp.asarray(1.0)
+    q, logits = jnp.asarray([[10.0, 0.0]]), jnp.asarray([[0.0, 20.0]])
+    pulls = jax.grad(lambda x: soft_imitation(log_softmax(x, avail), q, avail, alpha)[0])(logits)
+    flat = jax.grad(lambda x: soft_improvement(log_softmax(x, avail), q, alpha)[0])(logits)
+    assert_allclose(pulls, [[-1.0, 1.0]], atol=1e-3)
+    assert float(jnp.max(jnp.abs(flat))) < 1e-6
+
+
+@given(seeds)
+def test_what_cannot_be_done_is_not_imitated(seed):
+    q, avail = random_case(seed)
+    log_pi = log_softmax(jnp.flip(q, axis=-1), avail)
+    one, two = (soft_imitation(log_pi, x, avail, jnp.asarray(0.5)) for x in (q, jnp.where(avail, q, 1e6)))
+    assert_array_equal(one, two)
+    assert np.isfinite(np.asarray(one)).all()
 
 
 # The best, and the soft best

@@ -91,6 +91,17 @@ def soft_improvement(
     return jnp.sum(jnp.exp(log_pi) * (alpha * log_pi - q), axis=-1)
 
 
+def soft_imitation(
+    log_pi: Float[Array, "*b A"], q: Float[Array, "*b A"], avail: Bool[Array, "*b A"], alpha: Float[Array, ""]
+) -> Float[Array, "*b"]:
+    """The divergence of exp(Q / alpha) from pi, up to a constant.
+
+    Least for the same pi as `soft_improvement`, but its gradient pi - exp(Q / alpha) does not vanish where pi
+    is sure of a wrong action.
+    """
+    return -jnp.sum(jnp.exp(log_softmax(q / alpha, avail)) * log_pi, axis=-1)
+
+
 def td_lambda(
     reward: Float[Array, " T"],
     terminated: Bool[Array, " T"],

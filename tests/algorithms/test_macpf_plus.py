@@ -55,6 +55,7 @@ def plus(**options: Any) -> MACPF:
         "extraction": "committed",
         "targets": "value",
         "entropy_reduce": "sum",
+        "improvement": "imitation",
         "deep": True,
     }
     return tiny(**(own | options))
@@ -67,7 +68,8 @@ both_bodies = pytest.mark.parametrize("recurrent", [False, True], ids=["feed-for
 
 def test_the_small_one_differs_from_the_named_one_in_its_size_alone():
     named: Any = ALGORITHMS["macpf-plus"].make()
-    for option in ("extraction", "targets", "entropy_reduce", "delta", "dep_pool", "mixer_grad"):
+    options = ("extraction", "targets", "improvement", "deep", "entropy_reduce", "delta", "alpha_ind")
+    for option in (*options, "dep_pool", "mixer_grad"):
         assert getattr(PLUS, option) == getattr(named, option), option
     assert isinstance(named.mixer, Advantage)
 
@@ -216,6 +218,45 @@ def test_what_the_dependent_policy_prefers_does_not_change_what_the_independent_
     assert same(one.pi_ind, two.pi_ind)
     assert same((one.q_ind, one.c_dep, one.mixer), (two.q_ind, two.c_dep, two.mixer))
     assert not same(one.b_dep, two.b_dep)
+
+
+# How policies improve
+
+
+@pytest.mark.parametrize("alpha_ind", [1.0, 0.25])
+def test_an_imitating_policy_loses_its_cross_entropy_to_the_critic_s_softmax(alpha_ind: float):
+    algorithm = plus(alpha_ind=alpha_ind)
+    rng = np.random.default_rng(9)
+    logits, q = rng.standard_normal((2, T, N, A))
+    avail = np.asarray(random_observation(rng, (T,)).avail)
+    log_pi, log_best = (
+        log_softmax(np.where(avail, x, -np.inf), axis=-1) for x in (logits, q / (alpha_ind * ALPHA))
+    )
+    best = np.exp(log_best)
+    expected = -np.where(avail, best * np.where(avail, log_pi, 0.0), 0.0).sum(axis=-1).mean(axis=-1)
+    log_pi = jnp.asarray(np.where(avail, log_pi, -1e9), jnp.float32)
+    alpha = jnp.asarray(alpha_ind * ALPHA, jnp.float32)
+    found = algorithm.policy_loss(log_pi, jnp.asarray(q, jnp.float32), jnp.asarray(avail), alpha)
+    assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_a_temperature_of_its_own_changes_what_the_independent_policy_learns_and_nothing_else():
+    warm, cold = plus(alpha_ind=1.0), plus(alpha_ind=0.25)
+    learner, batch, key = random_learner(warm, 10), random_episodes(10, 3), jax.random.key(10)
+    one, two = (update_of(algorithm)(learner, batch, key, STEP)[0].networks for algorithm in (warm, cold))
+    assert not same(one.pi_ind, two.pi_ind)
+    assert same(one._replace(pi_ind=two.pi_ind), two)
+
+
+def test_the_way_of_improving_changes_what_policies_learn_and_nothing_else():
+    imitates, paper = plus(), plus(improvement="paper")
+    learner, batch, key = random_learner(paper, 11), random_episodes(11, 3), jax.random.key(11)
+    one, two = (
+        update_of(algorithm)(learner, batch, key, STEP)[0].networks for algorithm in (imitates, paper)
+    )
+    assert not same(one.pi_ind, two.pi_ind)
+    assert not same(one.b_dep, two.b_dep)
+    assert same(one._replace(pi_ind=two.pi_ind, b_dep=two.b_dep), two)
 
 
 # What each loss moves

@@ -23,7 +23,14 @@ class Entry(NamedTuple):
 
 def macpf_plus() -> MACPF:
     """MACPF with the critic of the paper's own decomposition, and policies committed to one joint choice."""
-    return MACPF(mixer=Advantage(), extraction="committed", targets="value", entropy_reduce="sum")
+    return MACPF(
+        mixer=Advantage(),
+        extraction="committed",
+        targets="value",
+        improvement="imitation",
+        deep=True,
+        entropy_reduce="sum",
+    )
 
 
 MACPF_PAPER = "Wang, Ye, Lu, ICLR 2023"

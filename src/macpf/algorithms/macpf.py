@@ -26,6 +26,7 @@ from macpf.maths import (
     greedy,
     log_softmax,
     pick,
+    soft_imitation,
     soft_improvement,
     taken,
 )
@@ -98,6 +99,7 @@ class MACPF:
         optimiser: how parameters descend.
         gamma: discount.
         alpha: temperature, over environment steps.
+        alpha_ind: the temperature of pi_ind, in those of the joint policy.
         epsilon: exploration rate, over environment steps.
         epsilon_mode: where epsilon acts: nowhere; as a chance of a random action in behaviour; or as in
             the published code, in behaviour, mixed into the policy, and in the losses.
@@ -115,6 +117,8 @@ class MACPF:
         critic_speed: the critics' learning rate, in those of the actors.
         extraction: pi_ind learns from q_ind, a critic of its own; or it is committed: from the dependent
             critic, where all others do what they are likeliest to do.
+        improvement: policies minimise their divergence from exp(Q / alpha) as in the paper; or its divergence
+            from them, which has the same answer but no plateau where a policy is sure of a wrong one.
         delta: what a committed agent is paid for the action it is likeliest to take anyway; more than that
             it will not lose by it, and much less than the temperature does not hold a tie broken.
         targets: the critic's targets are sampled, or the value of the next state (mixer Advantage).
@@ -131,6 +135,7 @@ class MACPF:
     optimiser: Optimiser = field(default_factory=RMSprop)
     gamma: float = 0.99
     alpha: Schedule = field(default_factory=lambda: Linear(0.5, 0.05, 200_000))
+    alpha_ind: float = 1.0
     epsilon: Schedule = field(default_factory=lambda: Linear(1.0, 0.05, 50_000))
     epsilon_mode: EpsilonMode = "none"
     td_lambda: float = 0.8
@@ -146,6 +151,7 @@ class MACPF:
     target_period: int = 200
     critic_speed: float = 1.0
     extraction: Literal["factored", "committed"] = "factored"
+    improvement: Literal["paper", "imitation"] = "paper"
     delta: float = 0.1
     targets: Literal["sampled", "value"] = "sampled"
     groups: int | None = None
@@ -154,6 +160,7 @@ class MACPF:
     def __post_init__(self) -> None:
         learning.check(self.gamma, self.td_lambda, self.hidden, self.target_period)
         require(self.critic_speed > 0, f"critic_speed must be positive, not {self.critic_speed}")
+        require(self.alpha_ind > 0, f"alpha_ind must be positive, not {self.alpha_ind}")
         require(self.delta >= 0, f"delta must not be negative, not {self.delta}")
         known = self.targets == "sampled" or isinstance(self.mixer, Advantage)
         require(known, "only the mixer Advantage knows the value of a state: targets must be sampled")
@@ -314,7 +321,7 @@ class MACPF:
         respect to each is the gradient of that one loss, and is zero but for what that loss may move.
         """
         seen, actions = episode.observation, episode.actions
-        alpha = self.alpha(step)
+        alpha, alpha_ind = self.alpha(step), self.alpha_ind * self.alpha(step)
         log_policy = acting.training_policy(self.epsilon_mode, self.epsilon, step)
         xs = agent_inputs(seen.obs, previous_actions(actions), seen.avail.shape[-1])
         h_pi, h_q = unroll_together([by.j_ind.pi_ind.body, by.l_ind.q_ind.body], xs)
@@ -360,8 +367,8 @@ class MACPF:
         q_dep_now = q_dep.along(a_dep)
         q_own = self.committed_values(l_ind, q_dep, seen.avail) if committed else q_ind
         losses = Losses(
-            j_ind=jnp.mean(soft_improvement(log_pi_ind, sg(q_own), alpha), axis=-1)[:-1],  # Eq. 19
-            j_dep=jnp.mean(soft_improvement(log_pi_dep, sg(q_dep_now), alpha), axis=-1)[:-1],  # Eq. 18
+            j_ind=self.policy_loss(log_pi_ind, sg(q_own), seen.avail, alpha_ind)[:-1],  # Eq. 19
+            j_dep=self.policy_loss(log_pi_dep, sg(q_dep_now), seen.avail, alpha)[:-1],  # Eq. 18
             l_ind=(q_jt_ind[:-1] - sg(y_ind)) ** 2 + jax.vmap(mixer.penalty)(seen.state[:-1]),  # Eq. 17
             l_dep=(q_jt_dep[:-1] - sg(y_dep)) ** 2 + jax.vmap(mixer_dep.penalty)(seen.state[:-1]),  # Eq. 16
         )
@@ -372,6 +379,18 @@ class MACPF:
         if committed:
             losses = losses._replace(l_ind=nothing)
         return losses, metrics | {"entropy_dep": jnp.mean(entropy(log_pi_dep), axis=-1)[:-1]}
+
+    def policy_loss(
+        self,
+        log_pi: Float[Array, "rows N A"],
+        q: Float[Array, "rows N A"],
+        avail: Bool[Array, "rows N A"],
+        alpha: Float[Array, ""],
+    ) -> Float[Array, " rows"]:
+        """How far the agents' policies are from the soft-optimal ones under a critic."""
+        if self.improvement == "imitation":
+            return jnp.mean(soft_imitation(log_pi, q, avail, alpha), axis=-1)
+        return jnp.mean(soft_improvement(log_pi, q, alpha), axis=-1)
 
     def committed_values(
         self, l_ind: Float[Array, "rows N A"], q_dep: Chain, avail: Bool[Array, "rows N A"]
