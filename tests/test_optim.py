@@ -52,8 +52,25 @@ def test_clip_shortens_long_gradients_alone(make):
     assert not np.allclose(step(gradient, 1.0), step(gradient, BIG))
 
 
+@pytest.mark.parametrize("make", [RMSprop, Adam])
+def test_an_annealed_learning_rate_falls_to_nothing_in_a_straight_line(make):
+    params = {"w": jnp.ones(3)}
+    steady, falling = make(lr=0.1), make(lr=0.1, anneal=4)
+    states = [init(steady, params), init(falling, params)]
+    for n in range(6):
+        gradient = {"w": jnp.asarray([1.0, -2.0, 0.5]) * (n + 1)}
+        (one, states[0]), (two, states[1]) = (
+            descend(optimiser, params, gradient, state)
+            for optimiser, state in zip((steady, falling), states, strict=True)
+        )
+        assert_allclose(two["w"] - 1, max(0.0, 1 - n / 4) * (one["w"] - 1), rtol=1e-4, atol=1e-7)
+        assert not np.allclose(one["w"], 1)
+
+
 def test_impossible_optimisers_are_refused():
     for make in (RMSprop, Adam):
+        with pytest.raises(UserError, match="anneal"):
+            make(anneal=-1)
         with pytest.raises(UserError, match="learning rate"):
             make(lr=0.0)
         with pytest.raises(UserError, match="clip"):

@@ -21,41 +21,55 @@ OptState = Any
 
 @dataclass(frozen=True)
 class RMSprop:
-    """PyTorch's RMSprop as PyMARL sets it: no momentum, not centred, eps outside the square root."""
+    """PyTorch's RMSprop as PyMARL sets it: no momentum, not centred, eps outside the square root.
+
+    `anneal`: the learning rate falls to nothing in a straight line over so many updates (0: it stays).
+    """
 
     lr: float = 5e-4
     decay: float = 0.99
     eps: float = 1e-5
     clip: float = 10.0
+    anneal: int = 0
 
     def __post_init__(self) -> None:
-        _check(self.lr, self.clip)
+        _check(self.lr, self.clip, self.anneal)
 
     def transform(self) -> optax.GradientTransformation:
         rms = optax.scale_by_rms(decay=self.decay, eps=self.eps, initial_scale=0.0, eps_in_sqrt=False)
-        return optax.chain(optax.clip_by_global_norm(self.clip), rms, optax.scale(-self.lr))
+        return optax.chain(optax.clip_by_global_norm(self.clip), rms, _step(self.lr, self.anneal))
 
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam, with the same clip of the global gradient norm."""
+    """Adam, with the same clip of the global gradient norm, and the same `anneal`."""
 
     lr: float = 5e-4
     eps: float = 1e-8
     clip: float = 10.0
+    anneal: int = 0
 
     def __post_init__(self) -> None:
-        _check(self.lr, self.clip)
+        _check(self.lr, self.clip, self.anneal)
 
     def transform(self) -> optax.GradientTransformation:
-        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.lr, eps=self.eps))
+        adam = optax.scale_by_adam(eps=self.eps)
+        return optax.chain(optax.clip_by_global_norm(self.clip), adam, _step(self.lr, self.anneal))
 
 
 Optimiser = RMSprop | Adam
 
 
-def _check(lr: float, clip: float) -> None:
+def _step(lr: float, anneal: int) -> optax.GradientTransformation:
+    """The last link of the chain: against the gradient, by the learning rate of this update."""
+    if not anneal:
+        return optax.scale(-lr)
+    return optax.scale_by_schedule(lambda updates: -lr * jnp.maximum(0.0, 1 - updates / anneal))
+
+
+def _check(lr: float, clip: float, anneal: int) -> None:
     require(lr > 0, f"the learning rate must be positive, not {lr}")
+    require(anneal >= 0, f"anneal is a number of updates, not {anneal}")
     require(clip > 0, f"the clip of the gradient norm must be positive, not {clip}")
 
 
