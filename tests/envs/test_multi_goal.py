@@ -13,7 +13,7 @@ from macpf.errors import UserError
 from macpf.types import TimeStep
 
 KEY = jax.random.key(0)
-TASK = MultiGoal()
+TASK = MultiGoal(stride=0.5, horizon=30)
 RIGHT, UP, LEFT, DOWN = range(4)
 step = jax.jit(TASK.step)
 
@@ -41,7 +41,7 @@ def test_it_stays_unless_both_agree(actions):
 
 
 def test_all_of_three_agents_must_agree():
-    task = MultiGoal(n_agents=3)
+    task = MultiGoal(n_agents=3, stride=0.5)
     start = Point(jnp.zeros(2), jnp.asarray(0))
     assert_allclose(task.step(start, jnp.asarray([UP, UP, UP]), KEY)[0].position, (0.0, 0.5))
     assert_allclose(task.step(start, jnp.asarray([UP, UP, DOWN]), KEY)[0].position, (0.0, 0.0))

@@ -19,7 +19,7 @@ class Task(NamedTuple):
 
 TASKS: Mapping[str, Task] = {
     "matrix-game": Task(MatrixGame, "one-shot game with two optima and punished miscoordination", 1),
-    "multi-goal": Task(MultiGoal, "two agents move a point to one of four goals, if they agree", 1),
+    "multi-goal": Task(MultiGoal, "two agents move a point to one of four goals, if they agree", 2),
 }
 
 

@@ -28,8 +28,8 @@ class MultiGoal:
     ends the task but the time limit.
     """
 
-    horizon: int = 30
-    stride: float = 0.5
+    horizon: int = 20
+    stride: float = 1.0
     goal_distance: float = 5.0
     goal_width: float = 1.0
     bound: float = 7.0

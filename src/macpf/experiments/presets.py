@@ -40,7 +40,8 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """One hidden layer, lr 3e-4, batches of 64, temperature 1 -> 0.5 times 0.999 an episode.
 
     Q-learners explore with epsilon 1 -> 0.01, times 0.999 an episode; soft policies have no epsilon.
-    macpf-plus is ours, and so are its learning rates and its exploration, which is that of the Q-learners.
+    macpf-plus is ours, and so are its width, its learning rates, exploration that lasts longer, and a memory
+    of the whole training.
     """
     made = with_values(
         e.algorithm,
@@ -52,21 +53,47 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     )
     algorithm = _qplex(made, Duplex(heads=10, layers=3))
     if isinstance(algorithm, MACPF) and algorithm.extraction == "committed":
-        quick = replace(algorithm.optimiser, lr=1e-3)
-        algorithm = replace(algorithm, optimiser=quick, critic_speed=3.0, delta=1.0, epsilon_mode="behaviour")
+        algorithm = replace(
+            algorithm,
+            hidden=128,
+            optimiser=replace(algorithm.optimiser, lr=1e-3),
+            critic_speed=3.0,
+            delta=1.0,
+            epsilon=Exponential(1.0, 0.01, 0.9998),
+            epsilon_mode="behaviour",
+        )
+        e = replace(e, replay=10_000)
     parallel = 32 if algorithm.on_policy else 1
     sizes = {"steps": 10_000, "parallel": parallel, "batch": 64, "burn_in": 64, "eval_every": 100}
     return replace(e, algorithm=algorithm, eval_episodes=1, **sizes)
 
 
 def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
-    """No memory, a fixed temperature of the joint policy, one-step targets: so that all modes count."""
-    algorithm = with_values(
-        e.algorithm, recurrent=False, alpha=Constant(0.1), td_lambda=0.0, entropy_reduce="sum"
+    """No memory, one-step targets, and a temperature of the joint policy at which all four modes count.
+
+    How even the modes are is decided by the critics' last errors, so learning rates fall to nothing; and
+    episodes of training begin all over the square, since a point that must be moved together hardly moves
+    by chance.
+    """
+    updates = 30_000
+    made = with_values(
+        e.algorithm,
+        recurrent=False,
+        gamma=0.9,
+        alpha=Constant(0.4),
+        td_lambda=0.0,
+        entropy_reduce="sum",
+        target_period=50,
     )
-    parallel = 32 if algorithm.on_policy else 8
-    sizes = {"steps": 300_000, "parallel": parallel, "batch": 32, "burn_in": 100, "eval_every": 3_000}
-    return replace(e, algorithm=algorithm, **sizes)
+    if not made.on_policy:
+        made = replace(made, optimiser=replace(made.optimiser, lr=4e-3, anneal=updates))
+    if isinstance(made, MACPF) and made.extraction == "committed":
+        slower = replace(made.optimiser, lr=2e-3)
+        made = replace(made, optimiser=slower, critic_speed=2.0, delta=0.3, alpha_ind=0.1)
+    env = replace(e.env, start_spread=3.0)
+    parallel = 32 if made.on_policy else 8
+    sizes = {"steps": updates * env.horizon, "parallel": parallel, "batch": 64, "burn_in": 100}
+    return replace(e, algorithm=made, env=env, eval_every=12_000, **sizes)
 
 
 def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from macpf.envs.random_game import BEST, RandomGame
-from macpf.experiments.presets import experiment
+from macpf.experiments.presets import experiment, with_values
 from macpf.experiments.vary import vary
 from macpf.report.statistics import Share
 from macpf.reproduce.lanes import Found, Lanes, run_all
 
-# Each method at the best setting of the sweep over the paper's matrix game.
+# Each method at the best setting of the sweep over the paper's matrix game; all of them have the width, the
+# memory and, where they explore by chance, the exploration of macpf-plus.
 METHODS: Mapping[str, Mapping[str, float]] = {
     "macpf-plus": {},
     "macpf": {},
@@ -40,8 +41,10 @@ def reproduce(out: Path, games: int, scale: float, console: Console) -> None:
 def lanes_of(name: str, games: int, scale: float) -> Lanes:
     """A method as it is set for the matrix game, one seed on every game."""
     made = vary(experiment(name, "matrix-game"), METHODS[name])
-    steps = max(1, round(made.steps * scale))
-    made = replace(made, task="random-games", env=RandomGame(), steps=steps)
+    ours = experiment("macpf-plus", "matrix-game")
+    algorithm = with_values(made.algorithm, hidden=ours.algorithm.hidden, epsilon=ours.algorithm.epsilon)
+    sizes = {"steps": max(1, round(made.steps * scale)), "replay": ours.replay}
+    made = replace(made, algorithm=algorithm, task="random-games", env=RandomGame(), **sizes)
     return Lanes(name, made, tuple({"env.game": float(game)} for game in range(games)), (1,) * games)
 
 
