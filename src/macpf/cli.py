@@ -21,7 +21,7 @@ from macpf.errors import UserError, require, unknown
 from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
-from macpf.reproduce import matrix_game, random_games
+from macpf.reproduce import matrix_game, multi_goal, random_games
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -131,6 +131,8 @@ def reproduce(args: list[str]) -> None:
     require(options.sweep == 0 or options.name == "matrix-game", "only matrix-game has a sweep")
     if options.name == "matrix-game":
         matrix_game.reproduce(out, options.seeds or 200, options.scale, options.sweep, console)
+    elif options.name == "multi-goal":
+        multi_goal.reproduce(out, options.seeds or 10, options.scale, console)
     else:
         random_games.reproduce(out, options.seeds or 240, options.scale, console)
 
@@ -196,13 +198,13 @@ class ReproduceOptions:
 
     Args:
         name: which figure or table.
-        seeds: seeds (or games) of every method, trained at once; by default 200 (240).
+        seeds: seeds (or games) of every method, trained at once; by default 200, 10 or (games) 240.
         scale: length of training, as a multiple of the preset's.
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
         out: the folder for data and figures (results/NAME).
     """
 
-    name: tyro.conf.Positional[Literal["matrix-game", "random-games"]]
+    name: tyro.conf.Positional[Literal["matrix-game", "multi-goal", "random-games"]]
     seeds: int | None = None
     scale: float = 1.0
     sweep: int = 0

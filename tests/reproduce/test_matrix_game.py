@@ -169,6 +169,7 @@ def test_figures_are_drawn(tmp_path: Path):
         (["matrix-game", "--scale", "0"], "the scale must be positive, not 0.0"),
         (["matrix-game", "--sweep", "-2"], "must not be negative, not -2"),
         (["random-games", "--sweep", "1"], "only matrix-game has a sweep"),
+        (["multi-goal", "--sweep", "1"], "only matrix-game has a sweep"),
         (["matrix-game", "--sedes", "1"], "did you mean --seeds?"),
     ],
 )
