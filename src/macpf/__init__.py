@@ -4,6 +4,7 @@ from macpf.algorithms.macpf import MACPF
 from macpf.envs import make
 from macpf.envs.check import check_env
 from macpf.envs.matrix import MatrixGame
+from macpf.envs.mpe import FormationControl, LineControl, SimpleSpread
 from macpf.envs.multi_goal import MultiGoal
 from macpf.errors import UserError
 from macpf.experiments.experiment import Experiment
@@ -23,12 +24,15 @@ __all__ = [
     "Environment",
     "Experiment",
     "Exponential",
+    "FormationControl",
+    "LineControl",
     "Linear",
     "MatrixGame",
     "MultiGoal",
     "Observation",
     "RMSprop",
     "Run",
+    "SimpleSpread",
     "TimeStep",
     "Trajectory",
     "UserError",

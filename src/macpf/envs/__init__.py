@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from macpf.envs.matrix import MatrixGame
+from macpf.envs.mpe import FormationControl, LineControl, SimpleSpread
 from macpf.envs.multi_goal import MultiGoal
 from macpf.errors import unknown
 from macpf.types import Environment
@@ -20,6 +21,9 @@ class Task(NamedTuple):
 TASKS: Mapping[str, Task] = {
     "matrix-game": Task(MatrixGame, "one-shot game with two optima and punished miscoordination", 1),
     "multi-goal": Task(MultiGoal, "two agents move a point to one of four goals, if they agree", 2),
+    "mpe/simple-spread": Task(SimpleSpread, "agents cover landmarks and keep out of each other's way", 1),
+    "mpe/formation-control": Task(FormationControl, "agents stand on a circle at equal angles", 1),
+    "mpe/line-control": Task(LineControl, "agents stand on a line at equal distances", 1),
 }
 
 

@@ -10,6 +10,7 @@ from macpf.algorithms.mappo import MAPPO
 from macpf.algorithms.qtran import QTRAN
 from macpf.algorithms.value import ValueDecomposition
 from macpf.envs.matrix import MatrixGame
+from macpf.envs.mpe import FormationControl, LineControl, SimpleSpread
 from macpf.envs.multi_goal import MultiGoal
 from macpf.envs.random_game import RandomGame
 from macpf.errors import UserError
@@ -20,7 +21,8 @@ from macpf.schedules import Constant, Exponential, Linear
 
 ALGORITHMS = (MACPF, FOP, ValueDecomposition, QTRAN, MAPPO, Central)
 PARTS = (Additive, Hyper, Duplex, Attention, Advantage, RMSprop, Adam, Constant, Linear, Exponential)
-KNOWN = {cls.__name__: cls for cls in (Experiment, MatrixGame, MultiGoal, RandomGame, *ALGORITHMS, *PARTS)}
+TASKS = (MatrixGame, MultiGoal, RandomGame, SimpleSpread, FormationControl, LineControl)
+KNOWN = {cls.__name__: cls for cls in (Experiment, *TASKS, *ALGORITHMS, *PARTS)}
 
 
 def encode(value: Any) -> Any:

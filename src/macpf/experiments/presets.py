@@ -96,6 +96,19 @@ def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     return replace(e, algorithm=made, env=env, eval_every=12_000, **sizes)
 
 
+def _mpe(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
+    """Recurrent agents, batches of 64, temperature 0.5 -> 0.05 and epsilon 1 -> 0.05 in 50,000 steps.
+
+    MAPPO as its authors run simple spread: what an agent sees and no more, tanh, 128 environments.
+    """
+    made = _own_task(e)
+    if not made.algorithm.on_policy:
+        return replace(made, batch=64)
+    optimiser = replace(made.algorithm.optimiser, lr=7e-4)
+    algorithm = replace(made.algorithm, optimiser=optimiser, activation="tanh", own_inputs=False)
+    return replace(made, algorithm=algorithm, parallel=128)
+
+
 def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """Recurrent agents, exploration on, the temperature and exploration of the paper's MPE tasks."""
     algorithm = with_values(
@@ -110,6 +123,9 @@ def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
 FAMILIES: Mapping[str, Callable[[Experiment[Any, Any]], Experiment[Any, Any]]] = {
     "matrix-game": _matrix_game,
     "multi-goal": _multi_goal,
+    "mpe/simple-spread": _mpe,
+    "mpe/formation-control": _mpe,
+    "mpe/line-control": _mpe,
 }
 assert FAMILIES.keys() == TASKS.keys(), "every task needs its settings"
 
