@@ -96,6 +96,13 @@ def test_presets_change_the_defaults(capsys: pytest.CaptureFixture[str]) -> None
         (["train", "macpf", "matrix-game", "--replay", "1000000000000"], "GiB"),
         (["resume", "nowhere"], "there is no run directory nowhere"),
         (["evaluate", "nowhere"], "there is no run directory nowhere"),
+        (["evaluate", "mpe/simple-spread"], "is a task, not a run directory: train on it, or name a --contr"),
+        (["evaluate", "mpe/simple-spread", "--controller", "look"], "did you mean look-ahead?"),
+        (["evaluate", "mpe/line", "--controller", "stay"], "did you mean mpe/line-control"),
+        (["evaluate", "matrix-game", "--controller", "stay"], "no controllers of matrix-game, only of mpe/"),
+        (["evaluate", "mpe/line-control", "--controller", "stay", "--sample"], "no trained policy"),
+        (["evaluate", "mpe/line-control", "--controller", "stay", "--policy", "dep"], "no trained policy"),
+        (["evaluate", "mpe/line-control", "--controller", "stay", "--episodes", "0"], "must be positive"),
         (["resume"], "run"),
         (["bench", "everything"], "learner"),
     ],
@@ -207,6 +214,16 @@ def test_evaluate_knows_the_policies(capsys: pytest.CaptureFixture[str]) -> None
     assert "episodes must be positive" in said(capsys, "evaluate", str(tiny_run().path), "--episodes", "0")
 
 
+def test_evaluate_scores_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "evaluate", "mpe/formation-control", "--controller", "stay", "--episodes", "5")
+    assert "controller stay on" in out
+    numbers = next(line for line in out.splitlines() if line.startswith("│")).split()[1::2]
+    mean, half_width, std, _, steps = map(float, numbers)
+    assert mean < -10
+    assert half_width == pytest.approx(1.96 * std / 5**0.5, abs=0.01)
+    assert steps == 25
+
+
 def test_train_shows_the_joint_policy_and_the_figures(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -239,7 +256,21 @@ def smallest(name: str, task: str) -> list[str]:
     return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
 
 
-RUNS = [(name, task) for task in TASKS for name in ALGORITHMS]
+# Every algorithm on the first tasks; on the particle tasks, which take long to compile, one of each kind.
+RUNS = [(name, task) for task in ("matrix-game", "multi-goal") for name in ALGORITHMS] + [
+    ("macpf", "mpe/simple-spread"),
+    ("mappo", "mpe/simple-spread"),
+    ("fop", "mpe/formation-control"),
+    ("qplex", "mpe/line-control"),
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_two_options_have_one_name(name: str, task: str) -> None:
+    made = macpf.experiment(name, task)
+    names = [field.name for part in (made.algorithm, made.env, made) for field in fields(part)]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(("name", "task"), RUNS)

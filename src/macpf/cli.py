@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import jax
 import numpy as np
 import tyro
 from rich.console import Console
@@ -16,12 +17,15 @@ from rich.table import Table
 
 from macpf.algorithms import ALGORITHMS
 from macpf.benchmarks import learner as learner_benchmark
-from macpf.envs import TASKS
+from macpf.envs import TASKS, make
+from macpf.envs.mpe.controllers import CONTROLLERS
+from macpf.envs.mpe.world import ParticleTask
 from macpf.errors import UserError, require, unknown
+from macpf.evaluation import score_controller
 from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
-from macpf.reproduce import matrix_game, multi_goal, random_games
+from macpf.reproduce import matrix_game, mpe_controllers, multi_goal, random_games
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -60,9 +64,10 @@ def list_(args: list[str]) -> None:
     """Algorithms and tasks, one line each, with sizes."""
     _parse(Nothing, args, "list")
     console = Console()
+    wide = 2 + max(map(len, (*ALGORITHMS, *TASKS)))
     console.print("Algorithms", style="bold")
     for name, entry in ALGORITHMS.items():
-        console.print(f"  {name:18}{entry.what} ({entry.paper})", highlight=False, soft_wrap=True)
+        console.print(f"  {name:{wide}}{entry.what} ({entry.paper})", highlight=False, soft_wrap=True)
     console.print("\nTasks", style="bold")
     for name, task in TASKS.items():
         spec = task.make().spec
@@ -70,7 +75,7 @@ def list_(args: list[str]) -> None:
             f"{spec.n_agents} agents, {spec.n_actions} actions, observation {spec.obs_dim}, "
             f"state {spec.state_dim}, {spec.horizon} step{'s' * (spec.horizon > 1)}"
         )
-        console.print(f"  {name:18}{task.what}: {sizes}", highlight=False, soft_wrap=True)
+        console.print(f"  {name:{wide}}{task.what}: {sizes}", highlight=False, soft_wrap=True)
 
 
 def train(args: list[str]) -> None:
@@ -101,8 +106,15 @@ def resume(args: list[str]) -> None:
 
 
 def evaluate(args: list[str]) -> None:
-    """Evaluates a trained policy, seed by seed."""
+    """Evaluates a trained policy, seed by seed, or a controller written by hand."""
     options = _parse(EvaluateOptions, args, "evaluate")
+    if options.controller is not None:
+        _evaluate_controller(options, options.controller)
+        return
+    require(
+        options.run.exists() or str(options.run) not in TASKS,
+        f"{options.run} is a task, not a run directory: train on it, or name a --controller",
+    )
     run = load(options.run)
     scores = run.evaluate(options.policy, options.episodes, sample=options.sample, seed=options.seed)
     how = "sampled" if options.sample else "greedy"
@@ -119,6 +131,27 @@ def evaluate(args: list[str]) -> None:
     Console().print(table)
 
 
+def _evaluate_controller(options: "EvaluateOptions", name: str) -> None:
+    """What a controller written by hand scores on a task."""
+    task = str(options.run)
+    env = make(task)
+    if name not in CONTROLLERS:
+        raise unknown("controller", name, CONTROLLERS)
+    known = [task for task in TASKS if isinstance(make(task), ParticleTask)]
+    if not isinstance(env, ParticleTask):
+        raise UserError(f"there are no controllers of {task}, only of {', '.join(known)}")
+    no_policy = options.policy == "ind" and not options.sample
+    require(no_policy, "a controller is no trained policy: --policy and --sample do not go with it")
+    require(options.episodes > 0, f"episodes must be positive, not {options.episodes}")
+    scores = score_controller(env, CONTROLLERS[name], jax.random.key(options.seed), episodes=options.episodes)
+    title = f"controller {name} on {task}: {options.episodes} episodes"
+    table = Table("return", "± 95 %", "std", "won", "steps", title=title)
+    std = np.std(scores.returns)
+    numbers = (np.mean(scores.returns), 1.96 * std / np.sqrt(options.episodes), std)
+    table.add_row(*(f"{x:.3f}" for x in (*numbers, np.mean(scores.won), np.mean(scores.length))))
+    Console().print(table)
+
+
 def reproduce(args: list[str]) -> None:
     """Runs a figure or table of the paper, and prints ours beside it with a verdict."""
     options = _parse(ReproduceOptions, args, "reproduce")
@@ -129,7 +162,10 @@ def reproduce(args: list[str]) -> None:
     out = Path("results") / options.name if options.out is None else options.out
     console = Console(stderr=True)
     require(options.sweep == 0 or options.name == "matrix-game", "only matrix-game has a sweep")
-    if options.name == "matrix-game":
+    if options.name == "mpe-controllers":
+        require(options.scale == 1, "nothing is trained in mpe-controllers, so that it has no scale")
+        mpe_controllers.reproduce(out, options.seeds or 4000, console)
+    elif options.name == "matrix-game":
         matrix_game.reproduce(out, options.seeds or 200, options.scale, options.sweep, console)
     elif options.name == "multi-goal":
         multi_goal.reproduce(out, options.seeds or 10, options.scale, console)
@@ -173,14 +209,16 @@ class ResumeOptions:
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Evaluates a trained policy, seed by seed.
+    """Evaluates a trained policy, seed by seed, or a controller written by hand.
 
     Args:
-        run: the run directory.
+        run: the run directory; with --controller, the task.
         policy: which policy: ind (decentralised) or, where the algorithm has one, dep (the chain).
         episodes: how many episodes for every seed.
         sample: draw actions instead of taking the likeliest.
         seed: which episodes.
+        controller: instead of a trained policy, a controller of the particle tasks: stay, random, simple,
+            look-ahead (near the best) or fixed (the same, of agents that do not see each other).
     """
 
     run: tyro.conf.Positional[Path]
@@ -188,6 +226,7 @@ class EvaluateOptions:
     episodes: int = 32
     sample: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     seed: int = 0
+    controller: str | None = None
 
 
 @dataclass(frozen=True)
@@ -198,13 +237,14 @@ class ReproduceOptions:
 
     Args:
         name: which figure or table.
-        seeds: seeds (or games) of every method, trained at once; by default 200, 10 or (games) 240.
+        seeds: seeds (or games, or episodes) of every method, at once; by default 200, 10 (multi-goal),
+            240 (games) or 4000 (episodes of the controllers).
         scale: length of training, as a multiple of the preset's.
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
         out: the folder for data and figures (results/NAME).
     """
 
-    name: tyro.conf.Positional[Literal["matrix-game", "multi-goal", "random-games"]]
+    name: tyro.conf.Positional[Literal["matrix-game", "multi-goal", "random-games", "mpe-controllers"]]
     seeds: int | None = None
     scale: float = 1.0
     sweep: int = 0

@@ -154,7 +154,7 @@ def test_the_mean_of_the_agents_and_clipping(make, landmarks):
     far = [[50.0, 0.0], [50.0, 1.0], [50.0, 2.0]]
     assert_allclose(waited(make(), world(far, landmarks)).reward, -6)
     assert_allclose(waited(make(reward_scale="mean"), world(far, landmarks)).reward, -2)
-    assert_allclose(waited(make(clip=1.0), world(far, landmarks)).reward, -3)
+    assert_allclose(waited(make(clip_distance=1.0), world(far, landmarks)).reward, -3)
 
 
 @pytest.mark.parametrize(("make", "landmarks"), TASKS)

@@ -186,7 +186,7 @@ def test_a_terminal_time_limit():
         ({"radius": 0.0}, "radius of an agent must be positive"),
         ({"landmark_scale": -1.0}, "landmark_scale must be positive"),
         ({"local_ratio": 1.5}, "from 0 to 1, not 1.5"),
-        ({"clip": 0.0}, "clip must be positive"),
+        ({"clip_distance": 0.0}, "clip_distance must be positive"),
         ({"success_distance": 0.0}, "success_distance must be positive"),
     ],
 )

@@ -39,7 +39,7 @@ class FormationControl:
         radius: of an agent; agents push each other away when they touch.
         circle: radius of the formation.
         landmark_range: the landmark is uniform in [-landmark_range, landmark_range]^2.
-        clip: the most that a distance costs.
+        clip_distance: the most that a distance costs.
         reward_scale: the team's reward is the sum of its agents' or their mean.
         observe_others: agents see the offsets of the others.
         communication: agents see zeros where the others could speak.
@@ -54,7 +54,7 @@ class FormationControl:
     radius: float = 0.05
     circle: float = 0.5
     landmark_range: float = 0.5
-    clip: float = 2.0
+    clip_distance: float = 2.0
     reward_scale: RewardScale = "sum"
     observe_others: bool = False
     communication: bool = False
@@ -97,4 +97,4 @@ class FormationControl:
     def step(self, state: World, actions: Int[Array, " N"], key: PRNGKey) -> tuple[World, TimeStep]:
         world = moved(self, state, actions)
         costs = matched(distances(world, self.slots(world)))
-        return world, arrived(self, world, -jnp.sum(jnp.clip(costs, max=self.clip)), costs)
+        return world, arrived(self, world, -jnp.sum(jnp.clip(costs, max=self.clip_distance)), costs)

@@ -42,7 +42,7 @@ class LineControl:
         line_length: distance of the landmarks.
         landmark_range: the first landmark is uniform in [-landmark_range, landmark_range]^2, the other in a
             uniform direction from it, turned by 5 degrees until it lies in (-1, 1)^2.
-        clip: the most that a distance costs.
+        clip_distance: the most that a distance costs.
         reward_scale: the team's reward is the sum of its agents' or their mean.
         observe_others: agents see the offsets of the others.
         communication: agents see zeros where the others could speak.
@@ -57,7 +57,7 @@ class LineControl:
     radius: float = 0.03
     line_length: float = 1.25
     landmark_range: float = 0.25
-    clip: float = 2.0
+    clip_distance: float = 2.0
     reward_scale: RewardScale = "sum"
     observe_others: bool = False
     communication: bool = False
@@ -103,4 +103,4 @@ class LineControl:
     def step(self, state: World, actions: Int[Array, " N"], key: PRNGKey) -> tuple[World, TimeStep]:
         world = moved(self, state, actions)
         costs = matched(distances(world, self.slots(world)))
-        return world, arrived(self, world, -jnp.sum(jnp.clip(costs, max=self.clip)), costs)
+        return world, arrived(self, world, -jnp.sum(jnp.clip(costs, max=self.clip_distance)), costs)

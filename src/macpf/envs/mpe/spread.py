@@ -43,7 +43,7 @@ class SimpleSpread:
         landmark_scale: landmarks are uniform in the square of so many times [-1, 1]^2.
         spread_reward: what an agent is paid.
         count_self_collision: an agent collides with itself too, which costs it 1 a step (nearest).
-        clip: the most that the mean distance costs (hungarian).
+        clip_distance: the most that the mean distance costs (hungarian).
         local_ratio: the share of collisions in the reward (local-ratio).
         reward_scale: the team's reward is the sum of its agents' or their mean.
         observe_others: agents see the offsets of the others.
@@ -60,7 +60,7 @@ class SimpleSpread:
     landmark_scale: float = 0.8
     spread_reward: Literal["nearest", "hungarian", "local-ratio"] = "nearest"
     count_self_collision: bool = True
-    clip: float = 15.0
+    clip_distance: float = 15.0
     local_ratio: float = 0.5
     reward_scale: RewardScale = "sum"
     observe_others: bool = True
@@ -96,7 +96,7 @@ class SimpleSpread:
         distance = distances(world, world.landmarks)
         if self.spread_reward == "hungarian":
             costs = matched(distance)
-            total = -self.n_agents * jnp.clip(jnp.mean(costs), max=self.clip)
+            total = -self.n_agents * jnp.clip(jnp.mean(costs), max=self.clip_distance)
         else:
             costs = jnp.min(distance, axis=0)
             total = self._paid(jnp.sum(costs), self._collisions(world))

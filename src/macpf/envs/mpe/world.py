@@ -38,7 +38,7 @@ class Options(Protocol):
     @property
     def radius(self) -> float: ...
     @property
-    def clip(self) -> float: ...
+    def clip_distance(self) -> float: ...
     @property
     def reward_scale(self) -> RewardScale: ...
     @property
@@ -81,7 +81,7 @@ def check_options(task: Options, most: int) -> None:
     require(1 <= n <= most, f"there can be 1 to {most} agents with this reward, not {n}")
     require(task.horizon > 0, f"an episode lasts at least one step, not {task.horizon}")
     require(task.radius > 0, f"the radius of an agent must be positive, not {task.radius}")
-    require(task.clip > 0, f"clip must be positive, not {task.clip}")
+    require(task.clip_distance > 0, f"clip_distance must be positive, not {task.clip_distance}")
     near = task.success_distance
     require(near > 0, f"success_distance must be positive, not {near}")
 
