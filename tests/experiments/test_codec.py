@@ -19,6 +19,8 @@ ENVIRONMENTS = (
     macpf.MatrixGame(),
     macpf.MatrixGame((((1.0,), (2.0,)), ((3.0,), (4.0,)))),
     macpf.MultiGoal(horizon=7),
+    macpf.SimpleSpread(spread_reward="local-ratio", integration="position-first"),
+    macpf.LineControl(n_agents=4, time_limit="terminal"),
 )
 
 

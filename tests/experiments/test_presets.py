@@ -15,6 +15,24 @@ def test_matrix_game_as_in_the_paper() -> None:
     assert e.algorithm.epsilon_mode == "none"
 
 
+@pytest.mark.parametrize("task", ["mpe/simple-spread", "mpe/formation-control", "mpe/line-control"])
+def test_particle_tasks_as_in_the_paper(task: str) -> None:
+    for name in ("macpf", "qmix", "qplex", "fop"):
+        e = macpf.experiment(name, task)
+        assert (e.batch, e.algorithm.hidden, e.algorithm.recurrent, e.algorithm.optimiser.lr) == (
+            64,
+            64,
+            True,
+            5e-4,
+        )
+    assert macpf.experiment("macpf", task).algorithm.alpha == macpf.Linear(0.5, 0.05, 50_000)
+    assert macpf.experiment("macpf", task).algorithm.epsilon_mode == "behaviour"
+    assert macpf.experiment("qmix", task).algorithm.epsilon == macpf.Linear(1.0, 0.05, 50_000)
+    mappo = macpf.experiment("mappo", task)
+    assert (mappo.parallel, mappo.algorithm.optimiser.lr, mappo.algorithm.own_inputs) == (128, 7e-4, False)
+    assert (mappo.algorithm.activation, mappo.algorithm.ppo_epochs) == ("tanh", 10)
+
+
 def test_paper_and_authors_are_the_two_readings() -> None:
     paper = macpf.experiment("macpf", "multi-goal", "paper").algorithm
     authors = macpf.experiment("macpf", "multi-goal", "authors").algorithm
