@@ -13,6 +13,7 @@ import pytest
 from jaxtyping import Array, Bool, Float, Int
 
 from macpf.envs.matrix import MatrixGame
+from macpf.errors import UserError
 from macpf.evaluation import rollouts
 from macpf.experiments.experiment import Experiment
 from macpf.optim import RMSprop
@@ -143,6 +144,17 @@ def test_metrics_are_means_over_the_updates_of_an_epoch():
     updates = experiment.iterations_per_epoch * 3
     first = (updates + 1) / 2
     np.testing.assert_allclose(record.metrics["number"], first + updates * np.arange(experiment.epochs))
+
+
+def test_learners_see_the_reward_times_its_factor_and_scores_are_the_tasks_own():
+    (plain, one), (scaled, other) = run(counting()), run(counting(reward_factor=0.25))
+    rewards = (np.asarray(state.replay.episodes.reward) for state in (plain, scaled))
+    reward, quarter = rewards
+    assert np.abs(reward).max() > 0
+    np.testing.assert_array_equal(quarter, 0.25 * reward)
+    assert same(one.scores, other.scores)
+    with pytest.raises(UserError, match="reward_factor must be positive, not 0"):
+        counting(reward_factor=0.0)
 
 
 # Evaluations

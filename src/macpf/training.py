@@ -102,9 +102,10 @@ def collect(experiment: Experiment[Any, Any], state: TrainState) -> TrainState:
 
     keys = jax.random.split(play_key, experiment.parallel)
     episodes = jax.vmap(lambda key: play(experiment.env, act, memory, key))(keys)
+    learned_from = eqx.tree_at(lambda e: e.reward, episodes, experiment.reward_factor * episodes.reward)
     return TrainState(
         learner=state.learner,
-        replay=state.replay.add(episodes),
+        replay=state.replay.add(learned_from),
         key=key,
         steps=state.steps + jnp.sum(episodes.mask, dtype=jnp.int32),
         episodes=state.episodes + experiment.parallel,

@@ -22,6 +22,7 @@ class Experiment(Generic[A, E]):
         task: the task's name, for reports.
         algorithm: who learns, with what hyper-parameters.
         env: where.
+        reward_factor: what the learner learns from is the task's reward times this; scores are the task's.
         steps: environment steps of training.
         parallel: environments that play side by side; each plays whole episodes. An on-policy algorithm
             makes one update of the episodes of each round, and has no use for the next five.
@@ -38,6 +39,7 @@ class Experiment(Generic[A, E]):
     task: str
     algorithm: A
     env: E
+    reward_factor: float = 1.0
     steps: int = 2_000_000
     parallel: int = 1
     updates_per_episode: int = 1
@@ -59,6 +61,7 @@ class Experiment(Generic[A, E]):
             ("eval_episodes", self.eval_episodes),
         ):
             require(value > 0, f"{what} must be positive, not {value}")
+        require(self.reward_factor > 0, f"reward_factor must be positive, not {self.reward_factor}")
         if self.algorithm.on_policy:
             return
         require(
