@@ -25,7 +25,7 @@ from macpf.evaluation import score_controller
 from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
-from macpf.reproduce import matrix_game, mpe_controllers, multi_goal, random_games
+from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -161,12 +161,17 @@ def reproduce(args: list[str]) -> None:
     require(options.scale > 0, f"the scale must be positive, not {options.scale}")
     out = Path("results") / options.name if options.out is None else options.out
     console = Console(stderr=True)
-    require(options.sweep == 0 or options.name == "matrix-game", "only matrix-game has a sweep")
+    require(
+        options.sweep == 0 or options.name in ("matrix-game", "mpe"), "only matrix-game and mpe have a sweep"
+    )
+    require(options.tasks == mpe.TASKS or options.name == "mpe", "only mpe has several tasks to choose from")
     if options.name == "mpe-controllers":
         require(options.scale == 1, "nothing is trained in mpe-controllers, so that it has no scale")
         mpe_controllers.reproduce(out, options.seeds or 4000, console)
     elif options.name == "matrix-game":
         matrix_game.reproduce(out, options.seeds or 200, options.scale, options.sweep, console)
+    elif options.name == "mpe":
+        mpe.reproduce(out, options.seeds or 5, options.scale, options.sweep, options.tasks, console)
     elif options.name == "multi-goal":
         multi_goal.reproduce(out, options.seeds or 10, options.scale, console)
     else:
@@ -238,16 +243,18 @@ class ReproduceOptions:
     Args:
         name: which figure or table.
         seeds: seeds (or games, or episodes) of every method, at once; by default 200, 10 (multi-goal),
-            240 (games) or 4000 (episodes of the controllers).
+            5 (mpe), 240 (games) or 4000 (episodes of the controllers).
         scale: length of training, as a multiple of the preset's.
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
+        tasks: which of the particle tasks (mpe).
         out: the folder for data and figures (results/NAME).
     """
 
-    name: tyro.conf.Positional[Literal["matrix-game", "multi-goal", "random-games", "mpe-controllers"]]
+    name: tyro.conf.Positional[Literal["matrix-game", "multi-goal", "random-games", "mpe", "mpe-controllers"]]
     seeds: int | None = None
     scale: float = 1.0
     sweep: int = 0
+    tasks: tuple[Literal["simple-spread", "formation-control", "line-control"], ...] = mpe.TASKS
     out: Path | None = None
 
 

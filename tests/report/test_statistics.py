@@ -1,8 +1,10 @@
-"""Shares and tests of them, against known numbers."""
+"""Shares, means and tests of them, against known numbers."""
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from macpf.report.statistics import Share, chance_of_both
+from macpf.report.statistics import Sample, Share, chance_of_both, chance_of_both_means, difference
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,36 @@ def test_more_seeds_make_the_same_difference_less_likely():
     assert chances == sorted(chances, reverse=True)
     assert chances[0] == pytest.approx(1 / 6)
     assert chances[-1] < 0.1
+
+
+def test_a_sample_is_told_with_the_deviation_of_its_seeds():
+    found = Sample.of(np.asarray([1.0, 2.0, 4.0]))
+    assert (found.mean, found.n) == (pytest.approx(7 / 3), 3)
+    assert found.std == pytest.approx(np.sqrt(7 / 3))
+    assert str(found) == "2.33 ± 1.53"
+    assert Sample.of(np.asarray([5.0])) == Sample(5.0, 0.0, 1)
+
+
+def test_means_are_compared_by_welch_s_test():
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(0, 1, 5), rng.normal(1, 3, 7)
+    _, expected = stats.ttest_ind(one, other, equal_var=False)
+    assert chance_of_both_means(Sample.of(one), Sample.of(other)) == pytest.approx(expected)
+
+
+def test_a_difference_is_that_of_the_same_episodes():
+    """What both sides have in common, episodes that are hard for all, does not widen the interval."""
+    rng = np.random.default_rng(1)
+    hard = rng.normal(0, 100, 200)
+    noise = rng.normal(0, 1, (2, 5, 200))
+    found = difference(hard + 3 + noise[0], hard + noise[1], draws=300)
+    assert found.low < 3 < found.high
+    assert found.high - found.low < 1
+    assert found.mean == pytest.approx(3 + noise[0].mean() - noise[1].mean())
+
+
+def test_a_difference_of_few_unlike_seeds_is_unsure():
+    seeds = np.asarray([0.0, 10.0, 20.0])[:, None] + np.zeros((3, 50))
+    found = difference(seeds, seeds + 1, draws=300)
+    assert found.low < -5
+    assert found.high > 5

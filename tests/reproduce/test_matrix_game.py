@@ -168,8 +168,8 @@ def test_figures_are_drawn(tmp_path: Path):
         (["matrix-game", "--seeds", "0"], "the number of seeds must be positive, not 0"),
         (["matrix-game", "--scale", "0"], "the scale must be positive, not 0.0"),
         (["matrix-game", "--sweep", "-2"], "must not be negative, not -2"),
-        (["random-games", "--sweep", "1"], "only matrix-game has a sweep"),
-        (["multi-goal", "--sweep", "1"], "only matrix-game has a sweep"),
+        (["random-games", "--sweep", "1"], "only matrix-game and mpe have a sweep"),
+        (["multi-goal", "--sweep", "1"], "only matrix-game and mpe have a sweep"),
         (["matrix-game", "--sedes", "1"], "did you mean --seeds?"),
     ],
 )

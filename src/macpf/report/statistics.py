@@ -1,7 +1,9 @@
-"""Shares of seeds, how sure they are, and whether a few seeds of somebody else's are compatible with them."""
+"""Shares and means of seeds, how sure they are, and whether others' seeds are compatible with them."""
 
 from dataclasses import dataclass
 
+import numpy as np
+from jaxtyping import Float, Int
 from scipy import stats
 
 
@@ -30,3 +32,58 @@ def chance_of_both(ours: Share, theirs: Share) -> float:
     """Fisher's exact test: how likely shares as different as these are if both come from the same source."""
     table = [[s.count, s.of - s.count] for s in (ours, theirs)]
     return float(stats.fisher_exact(table).pvalue)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The mean and the standard deviation of so many numbers."""
+
+    mean: float
+    std: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Float[np.ndarray, " n"]) -> "Sample":
+        return cls(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0, len(values))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+def chance_of_both_means(ours: Sample, theirs: Sample) -> float:
+    """Welch's test: how likely means as different as these are if both come from the same source."""
+    pairs = ((s.mean, s.std, s.n) for s in (ours, theirs))
+    one, other = pairs
+    return float(stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of means with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def difference(
+    ours: Float[np.ndarray, "seeds episodes"],
+    theirs: Float[np.ndarray, "others episodes"],
+    draws: int = 2000,
+) -> Difference:
+    """How far ours are ahead: the same episodes on both sides, seeds and episodes both drawn again."""
+    rng = np.random.default_rng(0)
+    episodes = ours.shape[1]
+
+    def drawn(values: Float[np.ndarray, "n episodes"], columns: Int[np.ndarray, " episodes"]) -> float:
+        return values[rng.integers(len(values), size=len(values))].mean(axis=0)[columns].mean()
+
+    again = []
+    for _ in range(draws):
+        columns = rng.integers(episodes, size=episodes)
+        again.append(drawn(ours, columns) - drawn(theirs, columns))
+    low, high = np.quantile(again, (0.025, 0.975))
+    return Difference(float(ours.mean() - theirs.mean()), float(low), float(high))

@@ -1,0 +1,145 @@
+"""The table of the particle tasks: the paper's numbers, verdicts on made-up seeds, and one small run."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from macpf.cli import main
+from macpf.experiments.vary import vary
+from macpf.report.statistics import Sample
+from macpf.reproduce import mpe
+from macpf.reproduce.lanes import Found
+from macpf.reproduce.mpe import (
+    FACTOR,
+    LR,
+    ROWS,
+    SWEPT,
+    TASKS,
+    draw_curves,
+    lanes_of,
+    leads,
+    sweep_of,
+    sweep_table,
+    verdict,
+    verdicts,
+)
+
+
+def test_the_rows_hold_the_paper_s_numbers():
+    told = {row.label: row.paper for row in ROWS if row.paper}
+    assert set(told) == {"MACPF", "QMIX", "QPLEX", "FOP", "MAPPO"}
+    assert {label: paper[0] for label, paper in told.items()} == {
+        "MACPF": (-118.24, 2.74),
+        "QMIX": (-145.93, 21.09),
+        "QPLEX": (-122.50, 2.58),
+        "FOP": (-125.19, 5.42),
+        "MAPPO": (-166.75, 23.44),
+    }
+    assert [paper[1][0] for paper in told.values()] == [-15.79, -16.11, -16.10, -15.84, -21.71]
+    assert [paper[2][0] for paper in told.values()] == [-19.60, -20.12, -20.17, -19.78, -24.47]
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        (Sample(-118.0, 3.0, 5), "compatible"),
+        (Sample(-110.0, 1.0, 5), "better"),
+        (Sample(-130.0, 1.0, 5), "worse"),
+    ],
+)
+def test_a_verdict_compares_means(ours: Sample, expected: str):
+    assert verdict(ours, Sample(-118.24, 2.74, 5)).startswith(expected)
+    assert verdict(ours, None) == "not in the paper"
+
+
+@pytest.mark.parametrize("name", [row.algorithm for row in ROWS])
+def test_a_sweep_has_the_preset_and_multiples_of_it(name: str):
+    alone, swept = lanes_of(name, TASKS[0], 5, 1.0), sweep_of(name, TASKS[0], 2, 1.0)
+    assert vary(swept.experiment, swept.settings[0]) == swept.experiment == alone.experiment
+    assert (alone.seeds, swept.seeds) == ((5,), (2,) * len(SWEPT))
+    lr, factor = swept.settings[0][LR], swept.settings[0][FACTOR]
+    assert [(s[LR] / lr, s[FACTOR] / factor) for s in swept.settings] == [pytest.approx(x) for x in SWEPT]
+
+
+def test_scale_is_a_multiple_of_the_steps():
+    assert lanes_of("vdn", TASKS[0], 1, 0.1).experiment.steps == 200_000
+
+
+@cache
+def made_up() -> dict[str, Found]:
+    """Results made up by hand: method i scores -100 - i, seeds are 0.5 apart, settings 10 apart."""
+    found = {}
+    for task in TASKS:
+        for i, row in enumerate(ROWS):
+            for lanes in (lanes_of(row.algorithm, task, 3, 1.0), sweep_of(row.algorithm, task, 3, 1.0)):
+                level = -100.0 - i + 0.5 * lanes.seed_of - 10 * lanes.setting_of
+                policies = lanes.experiment.algorithm.policies
+                extra = {f"final_{policy}": np.tile(level[:, None], (1, 6)) for policy in policies}
+                returns = {policy: np.tile(level[:, None], (1, 20)) for policy in policies}
+                found[lanes.name] = Found(lanes, np.arange(20), returns, extra)
+    return found
+
+
+CEILINGS: dict[str, float] = dict.fromkeys(TASKS, -90.0)
+
+
+def cells_of(markdown: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()[2:]]
+
+
+def test_the_table_has_ours_beside_the_paper_s():
+    lines = cells_of(verdicts(made_up(), CEILINGS)[1])
+    assert len(lines) == len(TASKS) * len(ROWS)
+    first = lines[0]
+    assert first[:5] == ["simple-spread", "MACPF", "3", "-99.50 ± 0.50", "-118.24 ± 2.74"]
+    assert first[5].startswith("better")
+    assert first[6] == "10.6 % short of -90.0"
+    assert lines[1][4:6] == ["-", "not in the paper"]
+
+
+def test_the_better_of_ours_is_set_against_every_baseline():
+    lines = cells_of(leads(made_up(), TASKS))
+    assert len(lines) == len(TASKS) * (len(ROWS) - 2)
+    assert lines[0][:3] == ["simple-spread", "macpf", "QMIX"]
+    assert lines[0][3].startswith("2.00 [")
+
+
+def test_a_sweep_has_a_line_for_every_setting():
+    lines = cells_of(sweep_table(made_up(), TASKS))
+    assert len(lines) == len(TASKS) * len(ROWS) * len(SWEPT)
+    assert lines[0][2:] == ["0.0005", "0.1", "3", "-99.50 ± 0.50"]
+    assert lines[1][2:] == ["0.00025", "0.1", "3", "-109.50 ± 0.50"]
+
+
+def test_curves_are_drawn(tmp_path: Path):
+    draw_curves(made_up(), CEILINGS, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_it_runs_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(mpe, "EPISODES", 4)
+    monkeypatch.setattr(mpe, "ROWS", [ROWS[2]])
+    monkeypatch.setattr(mpe, "OURS", ("qmix",))
+    out = tmp_path / "mpe"
+    args = ["--seeds", "2", "--scale", "0.0001", "--tasks", "line-control", "--out", str(out)]
+    assert main(["reproduce", "mpe", *args]) == 0
+    assert "Particle tasks: mean return of 4 episodes" in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} == {"table.md", "curves.png", "line-control"}
+    with np.load(out / "line-control" / "qmix" / "data.npz") as data:
+        assert data["final_ind"].shape == (2, 4)
+
+
+def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str]):
+    for args, said in (
+        (["mpe", "--tasks", "nowhere"], "nowhere"),
+        (["multi-goal", "--tasks", "line-control"], "only mpe has several tasks"),
+        (["random-games", "--sweep", "1"], "only matrix-game and mpe have a sweep"),
+    ):
+        assert main(["reproduce", *args]) == 2
+        err = capsys.readouterr().err
+        assert said in err
+        assert len(err.splitlines()) == 1
