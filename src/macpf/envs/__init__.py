@@ -1,11 +1,13 @@
 """The tasks by name. A new one is a file in this folder and a line in `TASKS`."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from macpf.envs.matrix import MatrixGame
 from macpf.envs.mpe import FormationControl, LineControl, SimpleSpread
 from macpf.envs.multi_goal import MultiGoal
+from macpf.envs.smac import SCENARIOS, SMAC
 from macpf.errors import unknown
 from macpf.types import Environment
 
@@ -24,6 +26,7 @@ TASKS: Mapping[str, Task] = {
     "mpe/simple-spread": Task(SimpleSpread, "agents cover landmarks and keep out of each other's way", 1),
     "mpe/formation-control": Task(FormationControl, "agents stand on a circle at equal angles", 1),
     "mpe/line-control": Task(LineControl, "agents stand on a line at equal distances", 1),
+    **{f"smac/{name}": Task(partial(SMAC, name), s.what, 1) for name, s in SCENARIOS.items()},
 }
 
 

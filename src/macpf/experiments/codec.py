@@ -13,6 +13,8 @@ from macpf.envs.matrix import MatrixGame
 from macpf.envs.mpe import FormationControl, LineControl, SimpleSpread
 from macpf.envs.multi_goal import MultiGoal
 from macpf.envs.random_game import RandomGame
+from macpf.envs.smac import SMAC, Group, Interface, Rules, Scenario
+from macpf.envs.smac.maps import AttackBetween, AttackMove, Hold, Hunt
 from macpf.errors import UserError
 from macpf.experiments.experiment import Experiment
 from macpf.networks.mixers import Additive, Advantage, Attention, Duplex, Hyper
@@ -21,8 +23,9 @@ from macpf.schedules import Constant, Exponential, Linear
 
 ALGORITHMS = (MACPF, FOP, ValueDecomposition, QTRAN, MAPPO, Central)
 PARTS = (Additive, Hyper, Duplex, Attention, Advantage, RMSprop, Adam, Constant, Linear, Exponential)
-TASKS = (MatrixGame, MultiGoal, RandomGame, SimpleSpread, FormationControl, LineControl)
-KNOWN = {cls.__name__: cls for cls in (Experiment, *TASKS, *ALGORITHMS, *PARTS)}
+ENVIRONMENTS = (MatrixGame, MultiGoal, RandomGame, SimpleSpread, FormationControl, LineControl, SMAC)
+OF_SMAC = (Rules, Interface, Scenario, Group, AttackMove, AttackBetween, Hunt, Hold)
+KNOWN = {cls.__name__: cls for cls in (Experiment, *ENVIRONMENTS, *OF_SMAC, *ALGORITHMS, *PARTS)}
 
 
 def encode(value: Any) -> Any:

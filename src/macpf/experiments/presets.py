@@ -128,6 +128,7 @@ FAMILIES: Mapping[str, Callable[[Experiment[Any, Any]], Experiment[Any, Any]]] =
     "mpe/simple-spread": _mpe,
     "mpe/formation-control": _mpe,
     "mpe/line-control": _mpe,
+    **dict.fromkeys((task for task in TASKS if task.startswith("smac/")), _own_task),
 }
 assert FAMILIES.keys() == TASKS.keys(), "every task needs its settings"
 

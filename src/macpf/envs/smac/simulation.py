@@ -1,0 +1,82 @@
+"""One step of the game: so many frames, each in the same order."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from macpf.envs.smac.battle import Battle, Orders
+from macpf.envs.smac.combat import fight, recover
+from macpf.envs.smac.enemy import call_for_help, choose_targets
+from macpf.envs.smac.field import Field
+from macpf.envs.smac.healing import Flight, medivacs
+from macpf.envs.smac.maps import Hold, Hunt
+from macpf.envs.smac.movement import Place, move, round_others, steps
+from macpf.types import PRNGKey
+
+
+def simulate(field: Field, battle: Battle, orders: Orders, key: PRNGKey, frames: int) -> Battle:
+    """The battle after some frames under the agents' orders; every shot's extra delay is drawn beforehand.
+
+    No weapon fires twice in the eight frames of a step, so one delay for each unit is enough.
+    """
+    least, most = field.rules.weapon_delay
+    luck = jax.random.uniform(key, battle.x.shape)
+    delay = least + jnp.floor(luck * (most - least + 1))
+    battle, _ = jax.lax.scan(lambda b, _: (frame(field, b, orders, delay), None), battle, None, length=frames)
+    foe, alarm = call_for_help(field, battle, frames)
+    return eqx.tree_at(lambda b: (b.foe, b.alarm), battle, (foe, alarm))
+
+
+def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"]) -> Battle:
+    """A sixteenth of a second: recover, choose targets, fire, heal, move; all from the same snapshot."""
+    n = field.n
+    battle = recover(field, battle)
+    x, y = battle.x, battle.y
+    distance2 = (x[:n, None] - x[None, n:]) ** 2 + (y[:n, None] - y[None, n:]) ** 2
+    target = choose_targets(field, battle, distance2)
+    battle = eqx.tree_at(lambda b: b.target, battle, target)
+    alive = battle.alive
+    ours = orders.attack & (alive[:n, None] & alive[None, n:]) & (field.ours.reach2 >= 0)
+    theirs = target[:, None] == jnp.arange(n, dtype=jnp.int32)[None]
+    from_them = distance2.T
+    in_reach = ours & (distance2 <= field.ours.reach2), theirs & (from_them <= field.theirs.reach2)
+    battle = fight(field, battle, distance2, *in_reach, delay)
+    engaged = jnp.concatenate([jnp.any(side, axis=1) for side in in_reach])
+    goal, wants = _goals(field, battle, orders, ours, theirs)
+    flight = Flight(goal, wants, jnp.asarray(field.speed))
+    if field.heals.any():
+        battle, flight = medivacs(field, battle, orders, flight)
+    goes = flight.wants & battle.alive & ~engaged
+    straight = jnp.concatenate([orders.moves, jnp.zeros(field.e, bool)])
+    by = steps(field, battle, flight.goal, goes, straight, flight.pace)
+    by, turn = round_others(field, battle, by, engaged)
+    x, y = move(field, battle, by, engaged)
+    return eqx.tree_at(lambda b: (b.x, b.y, b.turn), battle, (x, y, turn))
+
+
+def _goals(
+    field: Field, battle: Battle, orders: Orders, ours: Bool[Array, "N E"], theirs: Bool[Array, "E N"]
+) -> tuple[Place, Bool[Array, " U"]]:
+    """Where all want to go, and whether they do: to their target, or where their order says."""
+    n, x, y = field.n, battle.x, battle.y
+
+    def of_targets(aims: Bool[Array, "K V"], v: Float[Array, " V"]) -> Float[Array, " K"]:
+        return jnp.sum(jnp.where(aims, v[None], 0.0), axis=1)
+
+    attacks, hunts = jnp.any(ours, axis=1), jnp.any(theirs, axis=1)
+    ordered = not isinstance(field.scenario.order, Hold | Hunt)
+    goal_x = jnp.concatenate(
+        [
+            jnp.where(orders.moves, orders.goal_x, of_targets(ours, x[n:])),
+            jnp.where(hunts, of_targets(theirs, x[:n]), battle.aim[0]),
+        ]
+    )
+    goal_y = jnp.concatenate(
+        [
+            jnp.where(orders.moves, orders.goal_y, of_targets(ours, y[n:])),
+            jnp.where(hunts, of_targets(theirs, y[:n]), battle.aim[1]),
+        ]
+    )
+    wants = jnp.concatenate([orders.moves | attacks, hunts | ordered])
+    return (goal_x, goal_y), wants & (field.speed > 0)
