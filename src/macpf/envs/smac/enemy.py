@@ -18,19 +18,18 @@ def choose_targets(field: Field, battle: Battle, distance2: Float[Array, "N E"])
     Sight is the scan range of its weapon, unless the order is to hunt. Ties go to the lowest index.
     """
     n, fire, rules = field.n, field.theirs, field.rules
-    away2 = distance2.T
-    index = jnp.arange(n, dtype=jnp.int32)[None]
-    can = (battle.alive[:n][None] & battle.alive[n:][:, None]) & (fire.reach2 >= 0)
+    index = jnp.arange(n, dtype=jnp.int32)[:, None]
+    can = (battle.alive[:n, None] & battle.alive[None, n:]) & (fire.reach2.T >= 0)
     hunts = isinstance(field.scenario.order, Hunt)
-    seen = can if hunts else can & (away2 <= fire.scan2)
-    kept = can & (battle.target[:, None] == index) & (away2 <= fire.reach2)
-    answered = (battle.foe[:, None] == index) & (battle.alarm > 0)[:, None] & (away2 <= rules.leash**2)
-    rank = jnp.where(seen, away2, jnp.where(can & answered, away2 + ANSWERED, jnp.inf))
+    seen = can if hunts else can & (distance2 <= fire.scan2.T)
+    kept = can & (battle.target[None] == index) & (distance2 <= fire.reach2.T)
+    answered = (battle.foe[None] == index) & (battle.alarm > 0)[None] & (distance2 <= rules.leash**2)
+    rank = jnp.where(seen, distance2, jnp.where(can & answered, distance2 + ANSWERED, jnp.inf))
     rank = jnp.where(kept, KEPT, rank)
     if rules.healer_priority == "top" and field.heals[:n].any():
-        rank = jnp.where(seen & jnp.asarray(field.heals[:n])[None], away2 + HEALER + KEPT, rank)
-    best = jnp.min(rank, axis=1)
-    first = jnp.min(jnp.where(rank <= best[:, None], index, n), axis=1)
+        rank = jnp.where(seen & field.heals[:n, None], distance2 + HEALER + KEPT, rank)
+    best = jnp.min(rank, axis=0)
+    first = jnp.min(jnp.where(rank <= best[None], index, n), axis=0)
     return jnp.where(jnp.isfinite(best), first, NOBODY)
 
 

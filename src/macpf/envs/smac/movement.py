@@ -13,6 +13,8 @@ Vector = Float[Array, " U"]
 Place = tuple[Vector, Vector]
 
 LARGEST_PUSH = 0.25  # of a unit by its neighbours in one sweep
+SQUEEZE = 0.9  # the part of the distance to keep at which somebody is in the way
+STUCK = 0.3  # with less than this part of its step done, a unit made no progress
 
 
 def steps(
@@ -35,43 +37,55 @@ def steps(
     return dx * share, dy * share
 
 
-def move(field: Field, battle: Battle, by: Place, fixed: Bool[Array, " U"]) -> Place:
-    """The places after a frame: everybody steps, overlapping units make room, the ground has the last word.
+def move(field: Field, battle: Battle, by: Place, fixed: Bool[Array, " U"]) -> tuple[Place, Vector]:
+    """The places after a frame, and the side on which each unit goes round others.
 
-    Between teams only who moves gives way, and stays where it was if it would still stand in an opponent.
-    Of one team, whoever is not `fixed` gives way.
+    Everybody steps, overlapping units make room, the ground has the last word. Between teams only who moves
+    gives way, and it stays where it was if it would still stand in an opponent. Of one team, whoever is not
+    `fixed` gives way.
     """
     x, y = battle.x, battle.y
+    by, turn = round_others(field, battle, by, fixed)
     moved = push_apart(field, (x + by[0], y + by[1]), battle.alive, by, fixed)
     moved = _kept_out(field, battle, moved)
-    return on_ground(field, (x, y), moved)
+    to_x, to_y = on_ground(field, (x, y), moved)
+    done2 = (to_x - x) ** 2 + (to_y - y) ** 2
+    stuck = done2 < STUCK**2 * (by[0] ** 2 + by[1] ** 2)
+    return (to_x, to_y), _reconsidered(turn, stuck)
+
+
+def _reconsidered(turn: Vector, stuck: Bool[Array, " U"]) -> Vector:
+    """The side after a frame: half of 1 or -1 after one without progress, the other side after two."""
+    side = jnp.sign(turn)
+    return jnp.where(stuck, jnp.where(jnp.abs(turn) < 1, -side, side / 2), side)
 
 
 def round_others(field: Field, battle: Battle, by: Place, fixed: Bool[Array, " U"]) -> tuple[Place, Vector]:
     """Who is about to walk into somebody that stands goes along its edge instead, round one side of it.
 
-    The side is the one away from the middle of its own team, so that a team flows round both flanks.
+    The side is at first the one away from the middle of its own team, so that a team flows round both
+    flanks of what it attacks; it is kept until there is no way through.
     """
-    x, y, alive = battle.x, battle.y, battle.alive
-    by_x, by_y = by
+    x, y, (by_x, by_y) = battle.x, battle.y, by
     goes = (by_x != 0) | (by_y != 0)
-    stands = alive & (fixed | ~goes)
+    stands = battle.alive & (fixed | ~goes)
     middle_x, middle_y = _middles(field, battle)
     outward = jnp.where(by_x * (y - middle_y) - by_y * (x - middle_x) >= 0, 1.0, -1.0)
     turn = jnp.where(battle.turn == 0, outward, battle.turn)
-    dx, dy = x[None] - x[:, None], y[None] - y[:, None]
-    ahead = dx * by_x[:, None] + dy * by_y[:, None]
-    aside = (dy * by_x[:, None] - dx * by_y[:, None]) * turn[:, None]
-    after2 = (dx - by_x[:, None]) ** 2 + (dy - by_y[:, None]) ** 2
-    blocks = (ahead > 0) & (after2 < field.apart**2) & stands[None]
+    side = jnp.sign(turn)
+    dx, dy = x[:, None] - x[None], y[:, None] - y[None]  # from the second of a pair to the first
+    ahead = dx * by_x[None] + dy * by_y[None]
+    aside = (dy * by_x[None] - dx * by_y[None]) * side[None]
+    after2 = (dx - by_x[None]) ** 2 + (dy - by_y[None]) ** 2
+    blocks = (ahead > 0) & (after2 < (SQUEEZE * field.apart) ** 2) & stands[:, None]
     # The sine of the angle to the one in the way that is furthest round on that side.
     sine = aside * jax.lax.rsqrt(ahead**2 + aside**2 + 1e-12)
-    worst = jnp.max(jnp.where(blocks, sine, -2.0), axis=1)
+    worst = jnp.max(jnp.where(blocks, sine, -2.0), axis=0)
     blocked = worst >= -1
-    across = turn * jnp.sqrt(jnp.maximum(1 - worst**2, 0.0))
+    across = side * jnp.sqrt(jnp.maximum(1 - worst**2, 0.0))
     along_x, along_y = -worst * by_x - across * by_y, -worst * by_y + across * by_x
-    kept = jnp.where(blocked, turn, jnp.where(goes, battle.turn, 0.0))
-    return (jnp.where(blocked, along_x, by_x), jnp.where(blocked, along_y, by_y)), kept
+    by = jnp.where(blocked, along_x, by_x), jnp.where(blocked, along_y, by_y)
+    return by, jnp.where(goes, jnp.where(blocked, turn, battle.turn), 0.0)
 
 
 def _middles(field: Field, battle: Battle) -> Place:
@@ -98,21 +112,21 @@ def push_apart(
     mobile = field.speed > 0
     yields = jnp.where(alive & ~fixed & mobile, 1.0, 0.0)
     moving = jnp.where((by[0] != 0) | (by[1] != 0), 1.0, 0.0)
-    # The part of an overlap that i makes good: half where the other does the same, else all of it.
-    share = mates * (yields[:, None] * (1 - 0.5 * yields[None]))
-    share = share + mates * 0.25 * ((1 - yields[:, None]) * (1 - yields[None]) * (1.0 * mobile[:, None]))
-    share = share + (1 - mates) * (moving[:, None] * (1 - 0.5 * moving[None]))
+    # The part of an overlap that the second of a pair makes good: half where the first does too, else all
+    # of it; two of a team that stand in each other part slowly.
+    stay = jnp.where(mobile, 1.0 - yields, 0.0)[None] * (1 - yields[:, None])
+    share = mates * (yields[None] * (1 - 0.5 * yields[:, None]) + 0.25 * stay)
+    share = share + (1 - mates) * (moving[None] * (1 - 0.5 * moving[:, None]))
     share = jnp.where(alive[:, None] & alive[None], share * field.rules.yielding, 0.0)
-    apart2 = field.apart**2
-    aside = 1e-4 * np.sign(np.arange(len(team))[:, None] - np.arange(len(team))[None]).astype(np.float32)
+    order = np.arange(len(team))
+    aside = 1e-4 * np.sign(order[None] - order[:, None]).astype(np.float32)
     for _ in range(field.rules.sweeps):
-        dx = x[:, None] - x[None] + aside  # two at the very same place part by index
-        dy = y[:, None] - y[None]
-        away2 = dx**2 + dy**2
-        push = field.apart * jnp.where(away2 > 0, 1 / jnp.sqrt(jnp.maximum(away2, 1e-9)), 0.0) - 1
-        push = jnp.where(away2 < apart2, push * share, 0.0)
-        x = x + jnp.clip(jnp.sum(push * dx, axis=1), -LARGEST_PUSH, LARGEST_PUSH)
-        y = y + jnp.clip(jnp.sum(push * dy, axis=1), -LARGEST_PUSH, LARGEST_PUSH)
+        dx = x[None] - x[:, None] + aside  # two at the very same place part by index
+        dy = y[None] - y[:, None]
+        push = field.apart * jax.lax.rsqrt(dx**2 + dy**2 + 1e-12) - 1
+        push = jnp.maximum(push, 0.0) * share
+        x = x + jnp.clip(jnp.sum(push * dx, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
+        y = y + jnp.clip(jnp.sum(push * dy, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
     return x, y
 
 

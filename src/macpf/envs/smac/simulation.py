@@ -11,7 +11,7 @@ from macpf.envs.smac.enemy import call_for_help, choose_targets
 from macpf.envs.smac.field import Field
 from macpf.envs.smac.healing import Flight, medivacs
 from macpf.envs.smac.maps import Hold, Hunt
-from macpf.envs.smac.movement import Place, move, round_others, steps
+from macpf.envs.smac.movement import Place, move, steps
 from macpf.types import PRNGKey
 
 
@@ -50,8 +50,7 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     goes = flight.wants & battle.alive & ~engaged
     straight = jnp.concatenate([orders.moves, jnp.zeros(field.e, bool)])
     by = steps(field, battle, flight.goal, goes, straight, flight.pace)
-    by, turn = round_others(field, battle, by, engaged)
-    x, y = move(field, battle, by, engaged)
+    (x, y), turn = move(field, battle, by, engaged)
     return eqx.tree_at(lambda b: (b.x, b.y, b.turn), battle, (x, y, turn))
 
 

@@ -1,0 +1,195 @@
+"""Scripted policies, to see how hard a map is: attack the nearest, focus fire, kite, hold the choke.
+
+A policy is a function of the environment, the battle and a key; it knows everything, but acts legally.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from macpf.envs.smac.battle import Battle
+from macpf.envs.smac.env import SMAC
+from macpf.envs.smac.observe import DIRECTIONS, FIRST_TARGET, NO_OP, NORTH, STOP, available
+from macpf.envs.smac.terrain import heading
+from macpf.types import PRNGKey
+
+
+class Scripted(Protocol):
+    """A way to choose every agent's action."""
+
+    def __call__(self, env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]: ...
+
+
+class View(NamedTuple):
+    """What the policies look at: the mask, squared distances, and who can be shot at from here."""
+
+    avail: Bool[Array, "N A"]
+    away2: Float[Array, "N E"]
+    targets: Bool[Array, "N E"]
+    in_reach: Bool[Array, "N E"]
+
+
+def view(env: SMAC, state: Battle) -> View:
+    """The present situation; targets are those that the mask offers and the weapon can hit."""
+    field, n = env.field, env.field.n
+    avail = available(field, env.interface, state)
+    x, y = state.x, state.y
+    away2 = (x[:n, None] - x[None, n:]) ** 2 + (y[:n, None] - y[None, n:]) ** 2
+    away2 = jnp.where(state.alive[None, n:], away2, jnp.inf)
+    targets = avail[:, FIRST_TARGET:] & (field.ours.reach2 >= 0)
+    return View(avail, away2, targets, targets & (away2 <= field.ours.reach2))
+
+
+def attack_nearest(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
+    """Everybody attacks the nearest opponent, or walks up to it; a medivac heals the worst wounded."""
+    now = view(env, state)
+    rank = jnp.where(now.targets, now.away2, jnp.inf)
+    return _with_healer(env, state, now, _attack(rank, now, approach(env, state, now)))
+
+
+def focus_fire(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
+    """Everybody attacks the weakest opponent in reach, or in sight, or walks up to the nearest."""
+    now, n = view(env, state), env.field.n
+    weak = (state.health + state.shield)[None, n:] + 0.01 * now.away2
+    rank = jnp.where(now.in_reach, weak, jnp.where(now.targets, 1e4 + now.away2, jnp.inf))
+    return _with_healer(env, state, now, _attack(rank, now, approach(env, state, now)))
+
+
+def kite(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
+    """Shoots the nearest when ready, and steps away from who comes near while the weapon cools down."""
+    now, field, n = view(env, state), env.field, env.field.n
+    shoot = attack_nearest(env, state, key)
+    room = jnp.sqrt(jnp.where(field.theirs.reach2 > 0, field.theirs.reach2, 0.0)).T + 1.5
+    pressed = jnp.any(now.away2 < room**2, axis=1)
+    waits = state.cooldown[:n] > env.interface.step_mul / 2
+    away = flee(env, state, now)
+    return jnp.where(pressed & waits & (away > STOP), away, shoot)
+
+
+POSTS = {"corridor": [(11.2 + 0.72 * i, 12.6) for i in range(6)]}  # a wall across the corridor's mouth
+
+
+def hold_the_choke(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
+    """Everybody walks to its post and fights there; only on maps that have posts."""
+    now, field, n = view(env, state), env.field, env.field.n
+    post_x, post_y = jnp.asarray(POSTS[field.scenario.terrain]).T
+    x, y = state.x[:n], state.y[:n]
+    goal_x, goal_y = post_x, post_y
+    if field.land.paths is not None:
+        goal_x, goal_y = heading(field.land.paths, x, y, post_x, post_y)
+    near = (jnp.abs(post_x - x) < 0.7) & (jnp.abs(post_y - y) < 0.7)
+    walk = jnp.where(near, STOP, toward(now.avail, goal_x - x, goal_y - y))
+    beside = now.targets & (now.away2 < 1.5**2)
+    rank = jnp.where(beside & near[:, None], now.away2, jnp.inf)
+    return _attack(rank, now, walk)
+
+
+def toward(avail: Bool[Array, "N A"], dx: Float[Array, " N"], dy: Float[Array, " N"]) -> Int[Array, " N"]:
+    """The available move that leads furthest in a direction; to stop where none does."""
+    gain = dx[:, None] * DIRECTIONS[None, :, 0] + dy[:, None] * DIRECTIONS[None, :, 1]
+    gain = jnp.where(avail[:, NORTH:FIRST_TARGET], gain, -jnp.inf)
+    move = jnp.where(jnp.max(gain, axis=1) > 0, NORTH + jnp.argmax(gain, axis=1), STOP)
+    return jnp.where(avail[:, STOP], move, NO_OP).astype(jnp.int32)
+
+
+def approach(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
+    """A step towards the nearest opponent that can be hit, round corners."""
+    field, n = env.field, env.field.n
+    near = jnp.argmin(jnp.where(field.ours.reach2 >= 0, now.away2, jnp.inf), axis=1)
+    x, y = state.x[:n], state.y[:n]
+    goal_x, goal_y = state.x[n:][near], state.y[n:][near]
+    if field.land.paths is not None and not field.strides[:n].any():
+        goal_x, goal_y = heading(field.land.paths, x, y, goal_x, goal_y)
+    return toward(now.avail, goal_x - x, goal_y - y)
+
+
+def flee(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
+    """The open step that leads furthest from all opponents near by, the nearest above all."""
+    n = env.field.n
+    dx, dy = state.x[:n, None] - state.x[None, n:], state.y[:n, None] - state.y[None, n:]
+    weight = jnp.where(now.away2 < 8.0**2, 1 / jnp.maximum(now.away2, 0.1) ** 1.5, 0.0)
+    return toward(now.avail, jnp.sum(weight * dx, axis=1), jnp.sum(weight * dy, axis=1))
+
+
+def _attack(rank: Float[Array, "N E"], now: View, otherwise: Int[Array, " N"]) -> Int[Array, " N"]:
+    """Attacks the opponent of least rank that is finite."""
+    found = jnp.any(jnp.isfinite(rank), axis=1)
+    action = jnp.where(found, FIRST_TARGET + jnp.argmin(rank, axis=1), otherwise)
+    return jnp.where(now.avail[:, NO_OP], NO_OP, action).astype(jnp.int32)
+
+
+def _with_healer(env: SMAC, state: Battle, now: View, actions: Int[Array, " N"]) -> Int[Array, " N"]:
+    """The same, but the agents' medivac heals the worst wounded in sight, or goes with the others."""
+    field, n, medivac = env.field, env.field.n, env.field.medivac(ally=True)
+    if medivac is None:
+        return actions
+    share = jnp.where(state.alive[:n], state.health[:n] / field.health[:n], 1.0)
+    offered = now.avail[medivac, FIRST_TARGET : FIRST_TARGET + n] & (share < 1)
+    patient = FIRST_TARGET + jnp.argmin(jnp.where(offered, share, 2.0))
+    others = state.alive[:n] & ~jnp.asarray(field.heals[:n])
+    count = jnp.maximum(jnp.sum(1.0 * others), 1.0)
+    dx, dy = (jnp.sum(jnp.where(others, v[:n], 0.0)) / count - v[medivac] for v in (state.x, state.y))
+    along = toward(now.avail[medivac][None], dx[None], dy[None])[0]
+    rest = jnp.where(dx**2 + dy**2 > 1, along, jnp.minimum(along, STOP))
+    return actions.at[medivac].set(jnp.where(jnp.any(offered), patient, rest).astype(jnp.int32))
+
+
+SCRIPTS: Mapping[str, Scripted] = {
+    "attack nearest": attack_nearest,
+    "focus fire": focus_fire,
+    "kite": kite,
+}
+
+
+class Results(NamedTuple):
+    """What came of some episodes, each an average."""
+
+    won: Float[Array, ""]
+    timeout: Float[Array, ""]
+    returns: Float[Array, ""]
+    length: Float[Array, ""]
+
+
+def play(env: SMAC, policy: Scripted, key: PRNGKey) -> Results:
+    """One episode of a scripted policy."""
+    start_key, key = jax.random.split(key)
+    state, _ = env.reset(start_key)
+
+    def advance(carry, key):
+        state, going, result = carry
+        act_key, step_key = jax.random.split(key)
+        after, arrived = env.step(state, policy(env, state, act_key), step_key)
+        gain = Results(
+            jnp.where(arrived.won, 1.0, 0.0),
+            jnp.where(arrived.truncated, 1.0, 0.0),
+            arrived.reward,
+            jnp.ones(()),
+        )
+        result = jax.tree.map(lambda sum, new: sum + jnp.where(going, new, 0.0), result, gain)
+        state = jax.tree.map(lambda old, new: jnp.where(going, new, old), state, after)
+        return (state, going & ~(arrived.terminated | arrived.truncated), result), None
+
+    zero = Results(*[jnp.zeros(())] * 4)
+    carry = (state, jnp.asarray(True), zero)
+    (_, _, result), _ = jax.lax.scan(advance, carry, jax.random.split(key, env.spec.horizon))
+    return result
+
+
+def results(env: SMAC, policy: Scripted, key: PRNGKey, episodes: int = 128) -> Results:
+    """The average of some episodes, played side by side."""
+    run = jax.jit(jax.vmap(partial(play, env, policy)))
+    return jax.tree.map(jnp.mean, run(jax.random.split(key, episodes)))
+
+
+def win_rates(
+    env: SMAC, key: PRNGKey, episodes: int = 128, policies: Mapping[str, Scripted] | None = None
+) -> dict[str, float]:
+    """The share of episodes that each scripted policy wins; that of holding the choke where there is one."""
+    if policies is None:
+        choke = {"hold the choke": hold_the_choke} if env.field.scenario.terrain in POSTS else {}
+        policies = {**SCRIPTS, **choke}
+    return {name: float(results(env, policy, key, episodes).won) for name, policy in policies.items()}
