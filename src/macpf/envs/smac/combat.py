@@ -39,6 +39,9 @@ def recover(field: Field, battle: Battle) -> Battle:
     )
 
 
+Damage = tuple[Array, Array]  # of each victim: the sum of all hits before armour, and their number
+
+
 class Volley(eqx.Module):
     """What one team's weapons do in a frame: `hit[k, v]`: does k's shot strike v?"""
 
@@ -106,17 +109,15 @@ def wound(
     return jnp.maximum(health - loss, 0.0), shield - absorbed
 
 
-def struck(fire: Fire, shots: Volley) -> tuple[Float[Array, " V"], Float[Array, " V"]]:
-    """Damage before armour and the number of hits, of every victim."""
+def struck(fire: Fire, shots: Volley) -> Damage:
+    """What every victim takes of the shots."""
     raw = jnp.sum(jnp.where(shots.hit, fire.power, 0.0), axis=0)
     hits = jnp.sum(jnp.where(shots.hit, fire.hits[:, None], 0.0), axis=0)
     return raw, hits
 
 
-def blasted(
-    fire: Fire, bursts: Bool[Array, " K"], distance2: Float[Array, "K V"]
-) -> tuple[Float[Array, " V"], Float[Array, " V"]]:
-    """The same, of the explosions of those of the team's banelings that burst."""
+def blasted(fire: Fire, bursts: Bool[Array, " K"], distance2: Float[Array, "K V"]) -> Damage:
+    """What every victim takes of the explosions of those of the team's banelings that burst."""
     rows = fire.banelings
     caught = bursts[rows, None] & (distance2[rows] <= fire.blast2[None])
     return jnp.sum(jnp.where(caught, fire.power[rows], 0.0), axis=0), jnp.sum(1.0 * caught, axis=0)
@@ -163,9 +164,6 @@ def fight(
             jnp.where(hit, field.rules.memory_frames, battle.alarm),
         ),
     )
-
-
-Damage = tuple[Float[Array, " V"], Float[Array, " V"]]
 
 
 def _both(allies: Damage, enemies: Damage) -> Damage:

@@ -30,7 +30,8 @@ def choose_targets(field: Field, battle: Battle, distance2: Float[Array, "N E"])
         rank = jnp.where(seen & field.heals[:n, None], distance2 + HEALER + KEPT, rank)
     best = jnp.min(rank, axis=0)
     first = jnp.min(jnp.where(rank <= best[None], index, n), axis=0)
-    return jnp.where(jnp.isfinite(best), first, NOBODY)
+    chosen = jnp.where(jnp.isfinite(best), first, NOBODY)
+    return jnp.where(field.heals[n:], battle.target, chosen)  # a medivac has its own way to choose
 
 
 def call_for_help(field: Field, battle: Battle, frames: int) -> tuple[Int[Array, " E"], Int[Array, " E"]]:

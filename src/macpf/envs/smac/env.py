@@ -133,7 +133,7 @@ def begin(field: Field, place_key: PRNGKey, aim_key: PRNGKey) -> Battle:
         shield=jnp.asarray(field.shield),
         cooldown=jnp.zeros(u),
         unhurt=jnp.zeros(u),
-        energy=jnp.where(field.heals, ENERGY_START, 0.0),
+        energy=jnp.asarray(ENERGY_START * field.heals.astype(np.float32)),
         pace=jnp.zeros(u),
         loaded=jnp.asarray([unit.explodes for unit in field.kinds]),
         turn=jnp.zeros(u),

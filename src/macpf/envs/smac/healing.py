@@ -70,7 +70,8 @@ def _by_itself(field: Field, battle: Battle, medivac: int) -> tuple[Battle, Wish
     busy = chosen >= 0
     patient = (jnp.arange(len(field.kinds)) - field.n == chosen) & busy
     x, y, follows = follow(field, battle, medivac)
-    slowest = min(u.speed for u in field.kinds[field.n :] if not u.heals) / FRAMES_PER_SECOND
+    speeds = [u.speed for u in field.kinds[field.n :] if not u.heals]
+    slowest = min(speeds, default=0.0) / FRAMES_PER_SECOND
     return battle, Wish(patient, x, y, follows, jnp.where(busy, field.speed[medivac], slowest))
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from macpf.envs.smac.battle import Battle
 from macpf.envs.smac.env import SMAC
 from macpf.envs.smac.observe import DIRECTIONS, FIRST_TARGET, NO_OP, NORTH, STOP, available
-from macpf.envs.smac.terrain import heading
+from macpf.envs.smac.terrain import SIZE, heading
 from macpf.types import PRNGKey
 
 
@@ -60,17 +60,30 @@ def focus_fire(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
 
 
 def kite(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
-    """Shoots the nearest when ready, and steps away from who comes near while the weapon cools down."""
+    """Whoever is chased runs while its weapon cools down, or when it is nearly caught; all others shoot."""
     now, field, n = view(env, state), env.field, env.field.n
     shoot = attack_nearest(env, state, key)
-    room = jnp.sqrt(jnp.where(field.theirs.reach2 > 0, field.theirs.reach2, 0.0)).T + 1.5
-    pressed = jnp.any(now.away2 < room**2, axis=1)
+    after_me = state.target[None] == jnp.arange(n, dtype=jnp.int32)[:, None]
+    reach = jnp.sqrt(jnp.maximum(field.theirs.reach2, 0.0)).T
+    caught = jnp.any(after_me & (now.away2 < (reach + 1.4) ** 2), axis=1)
+    pressed = jnp.any(after_me & (now.away2 < (reach + 3.0) ** 2), axis=1)
     waits = state.cooldown[:n] > env.interface.step_mul / 2
     away = flee(env, state, now)
-    return jnp.where(pressed & waits & (away > STOP), away, shoot)
+    return jnp.where((caught | (pressed & waits)) & (away > STOP), away, shoot)
 
 
-POSTS = {"corridor": [(11.2 + 0.72 * i, 12.6) for i in range(6)]}  # a wall across the corridor's mouth
+POSTS = {
+    "corridor": [(11.2 + 0.72 * i, 12.6) for i in range(6)],  # a wall across the corridor's mouth
+    "band": [
+        (5.5, 10.5),
+        (9.0, 9.0),
+        (12.5, 9.5),
+        (9.5, 13.5),
+        (13.5, 13.0),
+        (17.5, 13.5),
+        (15.0, 17.5),
+    ],  # far apart
+}
 
 
 def hold_the_choke(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
@@ -108,11 +121,15 @@ def approach(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
 
 
 def flee(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
-    """The open step that leads furthest from all opponents near by, the nearest above all."""
+    """The open step after which the nearest opponent is furthest, away from the edge of the map."""
     n = env.field.n
-    dx, dy = state.x[:n, None] - state.x[None, n:], state.y[:n, None] - state.y[None, n:]
-    weight = jnp.where(now.away2 < 8.0**2, 1 / jnp.maximum(now.away2, 0.1) ** 1.5, 0.0)
-    return toward(now.avail, jnp.sum(weight * dx, axis=1), jnp.sum(weight * dy, axis=1))
+    x, y = (v[:n, None] + 1.5 * DIRECTIONS[None, :, i] for i, v in ((0, state.x), (1, state.y)))
+    away = jnp.hypot(x[:, :, None] - state.x[None, None, n:], y[:, :, None] - state.y[None, None, n:])
+    nearest = jnp.min(jnp.where(state.alive[None, None, n:], away, jnp.inf), axis=2)
+    score = nearest - 0.05 * jnp.hypot(x - SIZE / 2, y - SIZE / 2)
+    score = jnp.where(now.avail[:, NORTH:FIRST_TARGET], score, -jnp.inf)
+    move = jnp.where(jnp.any(jnp.isfinite(score), axis=1), NORTH + jnp.argmax(score, axis=1), STOP)
+    return jnp.where(now.avail[:, STOP], move, NO_OP).astype(jnp.int32)
 
 
 def _attack(rank: Float[Array, "N E"], now: View, otherwise: Int[Array, " N"]) -> Int[Array, " N"]:

@@ -38,7 +38,7 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     battle = eqx.tree_at(lambda b: b.target, battle, target)
     alive = battle.alive
     ours = orders.attack & (alive[:n, None] & alive[None, n:]) & (field.ours.reach2 >= 0)
-    theirs = target[:, None] == jnp.arange(n, dtype=jnp.int32)[None]
+    theirs = (target[:, None] == jnp.arange(n, dtype=jnp.int32)[None]) & (field.theirs.reach2 >= 0)
     from_them = distance2.T
     in_reach = ours & (distance2 <= field.ours.reach2), theirs & (from_them <= field.theirs.reach2)
     battle = fight(field, battle, distance2, *in_reach, delay)
