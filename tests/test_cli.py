@@ -256,12 +256,13 @@ def smallest(name: str, task: str) -> list[str]:
     return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
 
 
-# Every algorithm on the first tasks; on the particle tasks, which take long to compile, one of each kind.
+# Every algorithm on the first tasks; on the others, which take long to compile, one of each kind.
 RUNS = [(name, task) for task in ("matrix-game", "multi-goal") for name in ALGORITHMS] + [
     ("macpf", "mpe/simple-spread"),
     ("mappo", "mpe/simple-spread"),
     ("fop", "mpe/formation-control"),
     ("qplex", "mpe/line-control"),
+    ("macpf", "smac/3m"),
 ]
 
 

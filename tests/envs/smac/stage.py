@@ -33,7 +33,7 @@ def duel(
 
 
 def staged(env: SMAC, places: Sequence[tuple[float, float]], **changes: Any) -> Battle:
-    """The start with all units at the places; `changes` are fields, a mapping from unit to value or an array."""
+    """The start with all units at the places; a change of a field maps units to values, or is an array."""
     key = jax.random.key(0)
     battle = begin(env.field, key, key)
     x, y = jnp.asarray(places, jnp.float32).T

@@ -72,13 +72,13 @@ def test_sparse_rewards():
 def test_a_clean_win_returns_20():
     """One marine on another that cannot shoot: 45 + 10 + 200 of 255."""
     env = SMAC(duel("1 marine", "1 marine"))
-    battle, total = staged(env, [(10, 16), (15, 16)], cooldown={1: 1e6}), 0.0
+    battle, total, won = staged(env, [(10, 16), (15, 16)], cooldown={1: 1e6}), 0.0, False
     for key in jax.random.split(KEY, 20):
         battle, arrived = step_of(env)(battle, jnp.asarray([ATTACK], jnp.int32), key)
         total += float(arrived.reward)
-        if arrived.terminated:
+        if won := bool(arrived.won):
             break
-    assert bool(arrived.won)
+    assert won
     assert total == pytest.approx(20, abs=1e-4)
 
 

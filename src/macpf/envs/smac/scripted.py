@@ -1,11 +1,11 @@
-"""Scripted policies, to see how hard a map is: attack the nearest, focus fire, kite, hold the choke.
+"""Scripted policies, to see how hard a map is: attack the nearest, focus fire, kite, hold a line or a choke.
 
 A policy is a function of the environment, the battle and a key; it knows everything, but acts legally.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +13,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from macpf.envs.smac.battle import Battle
 from macpf.envs.smac.env import SMAC
+from macpf.envs.smac.maps import WEST
 from macpf.envs.smac.observe import DIRECTIONS, FIRST_TARGET, NO_OP, NORTH, STOP, available
+from macpf.envs.smac.observe import WEST as WESTWARD
 from macpf.envs.smac.terrain import SIZE, heading
 from macpf.types import PRNGKey
 
-
-class Scripted(Protocol):
-    """A way to choose every agent's action."""
-
-    def __call__(self, env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]: ...
+Scripted = Callable[[SMAC, Battle, PRNGKey], Array]  # every agent's action
 
 
 class View(NamedTuple):
@@ -72,6 +70,22 @@ def kite(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
     return jnp.where((caught | (pressed & waits)) & (away > STOP), away, shoot)
 
 
+def hold_the_line(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
+    """Forms a line north to south and waits; then focuses fire, and who is shot at and weak steps back."""
+    now, n = view(env, state), env.field.n
+    x, y = state.x[:n], state.y[:n]
+    rank = jnp.argsort(jnp.argsort(y + 1e-3 * x))
+    dx, dy = WEST[0] - x, WEST[1] + 1.1 * (rank - (n - 1) / 2) - y
+    dx, dy = (jnp.where(jnp.abs(d) < 0.57, 0.0, d) for d in (dx, dy))  # half a step is near enough
+    shot_at = jnp.any((state.target[None] == jnp.arange(n)[:, None]) & (now.away2 < 7.0**2), axis=1)
+    weak = (state.health[:n] < 16) & shot_at & (state.cooldown[:n] > env.interface.step_mul / 2)
+    retreat = weak & now.avail[:, WESTWARD]
+    fight = jnp.where(retreat, WESTWARD, focus_fire(env, state, key))
+    in_range = jnp.min(now.away2) < env.interface.shoot_range**2
+    action = jnp.where(in_range, fight, toward(now.avail, dx, dy))
+    return jnp.where(now.avail[:, NO_OP], NO_OP, action).astype(jnp.int32)
+
+
 POSTS = {
     "corridor": [(11.2 + 0.72 * i, 12.6) for i in range(6)],  # a wall across the corridor's mouth
     "band": [
@@ -87,7 +101,7 @@ POSTS = {
 
 
 def hold_the_choke(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
-    """Everybody walks to its post and fights there; only on maps that have posts."""
+    """Everybody walks to its post (in a wall, or far from others) and fights there, where a map has posts."""
     now, field, n = view(env, state), env.field, env.field.n
     post_x, post_y = jnp.asarray(POSTS[field.scenario.terrain]).T
     x, y = state.x[:n], state.y[:n]
@@ -159,6 +173,7 @@ SCRIPTS: Mapping[str, Scripted] = {
     "attack nearest": attack_nearest,
     "focus fire": focus_fire,
     "kite": kite,
+    "hold the line": hold_the_line,
 }
 
 
@@ -171,42 +186,47 @@ class Results(NamedTuple):
     length: Float[Array, ""]
 
 
-def play(env: SMAC, policy: Scripted, key: PRNGKey) -> Results:
-    """One episode of a scripted policy."""
+def play(env: SMAC, policies: Sequence[Scripted], which: Int[Array, ""], key: PRNGKey) -> Results:
+    """One episode of one of the policies."""
     start_key, key = jax.random.split(key)
     state, _ = env.reset(start_key)
 
     def advance(carry, key):
         state, going, result = carry
         act_key, step_key = jax.random.split(key)
-        after, arrived = env.step(state, policy(env, state, act_key), step_key)
-        gain = Results(
-            jnp.where(arrived.won, 1.0, 0.0),
-            jnp.where(arrived.truncated, 1.0, 0.0),
-            arrived.reward,
-            jnp.ones(()),
-        )
+        actions = jnp.stack([policy(env, state, act_key) for policy in policies])[which]
+        after, arrived = env.step(state, actions, step_key)
+        won, late = (jnp.where(flag, 1.0, 0.0) for flag in (arrived.won, arrived.truncated))
+        gain = Results(won, late, arrived.reward, jnp.ones(()))
         result = jax.tree.map(lambda sum, new: sum + jnp.where(going, new, 0.0), result, gain)
         state = jax.tree.map(lambda old, new: jnp.where(going, new, old), state, after)
         return (state, going & ~(arrived.terminated | arrived.truncated), result), None
 
-    zero = Results(*[jnp.zeros(())] * 4)
-    carry = (state, jnp.asarray(True), zero)
+    carry = (state, jnp.asarray(True), Results(*[jnp.zeros(())] * 4))
     (_, _, result), _ = jax.lax.scan(advance, carry, jax.random.split(key, env.spec.horizon))
     return result
 
 
-def results(env: SMAC, policy: Scripted, key: PRNGKey, episodes: int = 128) -> Results:
-    """The average of some episodes, played side by side."""
-    run = jax.jit(jax.vmap(partial(play, env, policy)))
-    return jax.tree.map(jnp.mean, run(jax.random.split(key, episodes)))
+def policies_for(env: SMAC) -> Mapping[str, Scripted]:
+    """Those that can be played on a map: that of the posts only where it has some."""
+    return {**SCRIPTS, **({"hold the choke": hold_the_choke} if env.scenario.terrain in POSTS else {})}
+
+
+def results(
+    env: SMAC, key: PRNGKey, episodes: int = 128, policies: Mapping[str, Scripted] | None = None
+) -> dict[str, Results]:
+    """The averages of some episodes of each policy, all played side by side in one program."""
+    chosen = policies_for(env) if policies is None else policies
+    run = jax.vmap(partial(play, env, tuple(chosen.values())), in_axes=(None, 0))
+    run = jax.jit(jax.vmap(run, in_axes=(0, None)))
+    means = jax.tree.map(
+        lambda v: jnp.mean(v, axis=1), run(jnp.arange(len(chosen)), jax.random.split(key, episodes))
+    )
+    return {name: jax.tree.map(lambda v, i=i: v[i], means) for i, name in enumerate(chosen)}
 
 
 def win_rates(
     env: SMAC, key: PRNGKey, episodes: int = 128, policies: Mapping[str, Scripted] | None = None
 ) -> dict[str, float]:
-    """The share of episodes that each scripted policy wins; that of holding the choke where there is one."""
-    if policies is None:
-        choke = {"hold the choke": hold_the_choke} if env.field.scenario.terrain in POSTS else {}
-        policies = {**SCRIPTS, **choke}
-    return {name: float(results(env, policy, key, episodes).won) for name, policy in policies.items()}
+    """The share of episodes that each scripted policy wins."""
+    return {name: float(result.won) for name, result in results(env, key, episodes, policies).items()}
