@@ -1,11 +1,13 @@
 """All 25 tasks have SMAC's sizes, and the tables say what SMAC's do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import macpf
 from macpf.envs import TASKS
-from macpf.envs.smac import LIBERTY, LOTV, SCENARIOS, SMAC, Interface
+from macpf.envs.smac import LIBERTY, LOTV, SCENARIOS, SMAC, Group, Interface
 from macpf.envs.smac.env import most_reward
 from macpf.envs.smac.units import FRAMES_PER_SECOND
 from macpf.errors import UserError
@@ -102,6 +104,26 @@ def test_weapons_reach_as_far_as_their_range_and_both_radii():
 def test_an_unknown_map_is_told():
     with pytest.raises(UserError, match="did you mean"):
         SMAC("8m_vs_99m")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"allies": (Group("marin", 3, (9.0, 16.0)),)}, "did you mean marine"),
+        ({"allies": ()}, "both teams need units"),
+        ({"enemies": (Group("medivac", 2, (9.0, 16.0)),)}, "one medivac at most, not 2"),
+        ({"terrain": "simpel"}, "did you mean simple"),
+        ({"limit": 0}, "at least one step, not 0"),
+        ({"enemy_kinds": ("marine",)}, "as many enemy_kinds as kinds"),
+        (
+            {"allies": tuple(Group(unit, 1, (9.0, 16.0)) for unit in ("marine", "zealot", "marine"))},
+            "must follow each other",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_scenario_is_told(change, sentence):
+    with pytest.raises(UserError, match=sentence):
+        SMAC(replace(SCENARIOS["3m"], **change))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

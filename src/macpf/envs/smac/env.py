@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from macpf.envs.smac import observe
 from macpf.envs.smac.battle import Battle, Orders
 from macpf.envs.smac.combat import ENERGY_START
-from macpf.envs.smac.field import Field, field_of
+from macpf.envs.smac.field import Field, check, field_of
 from macpf.envs.smac.maps import SCENARIOS, AttackBetween, AttackMove, Scenario
 from macpf.envs.smac.movement import on_ground
 from macpf.envs.smac.observe import DIRECTIONS, EAST, FIRST_TARGET, NO_OP, NORTH, SOUTH, STOP, WEST, Sizes
@@ -51,6 +51,7 @@ class SMAC:
     def __post_init__(self) -> None:
         if isinstance(self.map, str) and self.map not in SCENARIOS:
             raise unknown("map", self.map, SCENARIOS)
+        check(self.scenario)
 
     @property
     def scenario(self) -> Scenario:

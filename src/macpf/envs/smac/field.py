@@ -13,8 +13,9 @@ from jaxtyping import Bool, Float
 
 from macpf.envs.smac.maps import Group, Scenario
 from macpf.envs.smac.rules import Rules
-from macpf.envs.smac.terrain import SIZE, Terrain, terrain
-from macpf.envs.smac.units import FRAMES_PER_SECOND, Unit, units
+from macpf.envs.smac.terrain import MAPS, SIZE, Terrain, terrain
+from macpf.envs.smac.units import FRAMES_PER_SECOND, LIBERTY, Unit, units
+from macpf.errors import require, unknown
 
 BLAST_RADIUS = 2.2  # of a baneling
 NEVER = -1.0  # a squared distance that nothing is within
@@ -69,6 +70,25 @@ class Field:
         """The index of a team's medivac among all units; no map has two in a team."""
         who = np.flatnonzero(self.heals[: self.n] if ally else self.heals[self.n :])
         return int(who[0]) + (0 if ally else self.n) if len(who) else None
+
+
+def check(scenario: Scenario) -> None:
+    """Raises a sentence about what a scenario of one's own must not be."""
+    for team in _teams(scenario):
+        names = [group.unit for group in team]
+        for name in names:
+            if name not in LIBERTY:
+                raise unknown("unit", name, LIBERTY)
+        require(min((group.count for group in team), default=0) > 0, "both teams need units")
+        kinds = [name for name, last in zip(names, [None, *names], strict=False) if name != last]
+        require(len(kinds) == len(set(kinds)), "groups of the same unit must follow each other in a team")
+        healers = sum(group.count for group in team if group.unit == "medivac")
+        require(healers <= 1, f"a team has one medivac at most, not {healers}")
+    if scenario.terrain not in MAPS:
+        raise unknown("terrain", scenario.terrain, MAPS)
+    require(scenario.limit > 0, f"an episode lasts at least one step, not {scenario.limit}")
+    fits = len(scenario.enemy_kinds) <= len(scenario.kinds)
+    require(fits, "there must be as many enemy_kinds as kinds, or fewer")
 
 
 @cache

@@ -1,7 +1,5 @@
 """What agents can do and see, in SMAC's own words: masks, observations, state, visibility."""
 
-from collections.abc import Sequence
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -82,11 +80,12 @@ def one_hot_kinds(field: Field, interface: Interface) -> Float[np.ndarray, "U B"
     """The type features of all units; opponents by their own order, as SMAC has it."""
     scenario = field.scenario
     theirs = scenario.kinds if interface.align_types else scenario.enemy_kinds
-    orders: Sequence[tuple[str, ...]] = [scenario.kinds] * field.n + [theirs] * field.e
-    rows = [
-        [float(unit.name == kind) for kind in order] for unit, order in zip(field.kinds, orders, strict=True)
-    ]
-    return np.asarray(rows, np.float32).reshape(len(field.kinds), len(scenario.kinds))
+    orders = [scenario.kinds] * field.n + [theirs] * field.e
+    rows = np.zeros((len(field.kinds), len(scenario.kinds)), np.float32)
+    for row, unit, order in zip(rows, field.kinds, orders, strict=True):
+        if unit.name in order:
+            row[order.index(unit.name)] = 1
+    return rows
 
 
 def _vitals(field: Field, interface: Interface, battle: Battle, who: slice) -> Float[Array, "W F"]:
