@@ -1,5 +1,7 @@
 """One step of the game: so many frames, each in the same order."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from macpf.envs.smac.movement import Place, move, steps
 from macpf.types import PRNGKey
 
 
+@partial(jax.jit, static_argnums=(0, 4))  # compiled once also for those who call `step` line by line
 def simulate(field: Field, battle: Battle, orders: Orders, key: PRNGKey, frames: int) -> Battle:
     """The battle after some frames under the agents' orders; every shot's extra delay is drawn beforehand.
 

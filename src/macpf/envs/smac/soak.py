@@ -112,19 +112,24 @@ def worst_of(env: SMAC, key: PRNGKey, copies: int, steps: int) -> Worst:
 
 @dataclass(frozen=True)
 class Options:
-    """How many steps in all (shared evenly among the maps), copies side by side, and where to write."""
+    """How many steps in all (shared evenly among the maps), copies side by side, where to write, which maps.
+
+    What the file there says of other maps is kept.
+    """
 
     steps: int = 10_000_000
     copies: int = 256
     out: Path = Path("results/smac-soak")
+    maps: tuple[str, ...] = tuple(SCENARIOS)
 
 
 def main(options: Options) -> None:
     """Soaks every map and writes what was found."""
     options.out.mkdir(parents=True, exist_ok=True)
-    found: dict[str, dict[str, float]] = {}
-    per_copy = -(-options.steps // (len(SCENARIOS) * options.copies))
-    for index, name in enumerate(SCENARIOS):
+    file = options.out / "soak.json"
+    found: dict[str, dict[str, float]] = json.loads(file.read_text()) if file.exists() else {}
+    per_copy = -(-options.steps // (len(options.maps) * options.copies))
+    for index, name in enumerate(options.maps):
         begun = time.perf_counter()
         run = jax.jit(partial(worst_of, SMAC(name), copies=options.copies, steps=per_copy))
         worst = run(jax.random.key(index))
@@ -134,7 +139,7 @@ def main(options: Options) -> None:
             **{k: v.item() for k, v in worst._asdict().items()},
         }
         print(f"{name:18}{found[name]} {seconds:.0f} s", flush=True)
-        (options.out / "soak.json").write_text(json.dumps(found, indent=1) + "\n")
+        file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
