@@ -5,6 +5,7 @@ import pytest
 import macpf
 from macpf.algorithms import ALGORITHMS
 from macpf.envs import TASKS
+from macpf.schedules import Constant, Linear, Schedule
 
 
 def test_matrix_game_as_in_the_paper() -> None:
@@ -70,3 +71,23 @@ def test_every_algorithm_has_a_preset_on_every_task(algorithm: str, task: str) -
 def test_an_unknown_preset_is_told() -> None:
     with pytest.raises(macpf.UserError, match="did you mean paper"):
         macpf.experiment("macpf", "matrix-game", "pape")
+
+
+@pytest.mark.parametrize(
+    ("task", "alpha"),
+    [
+        ("smac/8m", Linear(0.5, 0.05, 200_000)),
+        ("smac/8m_vs_9m_myopic", Linear(0.5, 0.05, 200_000)),
+        ("smac/corridor", Constant(0.001)),
+        ("smac/6h_vs_8z", Constant(0.001)),
+    ],
+)
+def test_smac_s_temperature_depends_on_how_hard_the_map_is(task: str, alpha: Schedule):
+    made = macpf.experiment("macpf", task)
+    assert made.algorithm.alpha == alpha
+    assert (made.batch, made.replay, made.burn_in, made.steps) == (32, 5000, 100, 2_000_000)
+    assert (
+        made.algorithm.epsilon
+        == macpf.experiment("qmix", task).algorithm.epsilon
+        == Linear(1.0, 0.05, 50_000)
+    )
