@@ -17,6 +17,7 @@ from rich.table import Table
 
 from macpf.algorithms import ALGORITHMS
 from macpf.benchmarks import learner as learner_benchmark
+from macpf.benchmarks import smac as smac_benchmark
 from macpf.envs import TASKS, make
 from macpf.envs.mpe.controllers import CONTROLLERS
 from macpf.envs.mpe.world import ParticleTask
@@ -181,7 +182,10 @@ def reproduce(args: list[str]) -> None:
 def bench(args: list[str]) -> None:
     """The speed benchmarks, as ratios measured in one run."""
     options = _parse(BenchOptions, args, "bench")
-    learner_benchmark.main(options.seeds, options.seconds, options.out, options.algorithms)
+    if options.name == "smac":
+        smac_benchmark.main(options.maps, options.copies, options.seconds, options.out)
+    else:
+        learner_benchmark.main(options.seeds, options.seconds, options.out, options.algorithms)
 
 
 COMMANDS: Mapping[str, Callable[[list[str]], None]] = {
@@ -264,15 +268,19 @@ class BenchOptions:
 
     Args:
         name: which benchmark.
-        algorithms: which algorithms to time.
-        seeds: numbers of vmapped seeds to time.
+        algorithms: which algorithms to time (learner).
+        seeds: numbers of vmapped seeds to time (learner).
+        maps: which maps to time (smac).
+        copies: numbers of environments side by side to time (smac).
         seconds: time to measure each for.
         out: a file for the numbers, as JSON.
     """
 
-    name: tyro.conf.Positional[Literal["learner"]] = "learner"
+    name: tyro.conf.Positional[Literal["learner", "smac"]] = "learner"
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     seeds: tuple[int, ...] = (1, 5)
+    maps: tuple[str, ...] = smac_benchmark.MAPS
+    copies: tuple[int, ...] = smac_benchmark.COPIES
     seconds: float = 5.0
     out: Path | None = None
 

@@ -1,0 +1,142 @@
+"""How many steps of SMAC's maps a second of random legal play makes, beside SMAX where it is installed."""
+
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from macpf.envs.smac import SMAC
+from macpf.errors import require
+from macpf.types import PRNGKey
+from macpf.version import __version__
+
+MAPS = ("8m", "MMM2", "27m_vs_30m", "2c_vs_64zg")
+COPIES = (1, 64, 1024, 8192)
+IN_A_ROW = 32  # steps of one call
+
+
+class Speed(NamedTuple):
+    """Steps a second of all copies together, and the seconds it took to compile."""
+
+    steps: float
+    compiling: float
+
+
+def legal(key: PRNGKey, avail: Bool[Array, "N A"]) -> Int[Array, " N"]:
+    """Any available action of each agent."""
+    return jnp.argmax(jnp.where(avail, jax.random.uniform(key, avail.shape), -1.0), axis=-1).astype(jnp.int32)
+
+
+def ours(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """How copies of a map begin, and how they go on: a battle that ended begins anew."""
+    env = SMAC(name)
+
+    def begin(key: PRNGKey) -> Any:
+        battle, first = env.reset(key)
+        return battle, first.observation.avail
+
+    def go_on(carry: Any, key: PRNGKey) -> Any:
+        battle, avail = carry
+        act_key, step_key, reset_key = jax.random.split(key, 3)
+        battle, arrived = env.step(battle, legal(act_key, avail), step_key)
+        over = arrived.terminated | arrived.truncated
+        fresh = begin(reset_key)
+        return jax.tree.map(
+            lambda new, old: jnp.where(over, new, old), fresh, (battle, arrived.observation.avail)
+        )
+
+    return begin, go_on
+
+
+def speed(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int, seconds: float) -> Speed:
+    """Steps a second of so many copies side by side."""
+
+    @jax.jit
+    def some(carry: Any, key: PRNGKey) -> Any:
+        def step(carry: Any, key: PRNGKey) -> tuple[Any, None]:
+            return jax.vmap(go_on)(carry, jax.random.split(key, copies)), None
+
+        return jax.lax.scan(step, carry, jax.random.split(key, IN_A_ROW))[0]
+
+    key = jax.random.key(0)
+    carry = jax.jit(jax.vmap(begin))(jax.random.split(key, copies))
+    started = time.perf_counter()
+    compiled = some.lower(carry, key).compile()
+    compiling = time.perf_counter() - started
+    carry = jax.block_until_ready(compiled(carry, key))
+    times: list[float] = []
+    while sum(times) < seconds or len(times) < 3:
+        started = time.perf_counter()
+        carry = jax.block_until_ready(compiled(carry, key))
+        times.append(time.perf_counter() - started)
+    return Speed(IN_A_ROW * copies / float(np.median(times)), compiling)
+
+
+def smax(name: str) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """The same of JaxMARL's SMAX with as many units, against its own opponents; None without jaxmarl."""
+    if importlib.util.find_spec("jaxmarl") is None:
+        return None
+    from jaxmarl.environments.smax import HeuristicEnemySMAX  # type: ignore[import-not-found]
+
+    scenario = SMAC(name).scenario
+    allies, enemies = (sum(group.count for group in team) for team in (scenario.allies, scenario.enemies))
+    env = HeuristicEnemySMAX(num_agents_per_team=max(allies, enemies), use_self_play_reward=False)
+
+    def begin(key: PRNGKey) -> Any:
+        return env.reset(key)[1]
+
+    def go_on(state: Any, key: PRNGKey) -> Any:
+        act_key, step_key = jax.random.split(key)
+        avail = env.get_avail_actions(state)
+        keys = jax.random.split(act_key, len(env.agents))
+        actions = {a: legal(k, avail[a][None] > 0)[0] for a, k in zip(env.agents, keys, strict=True)}
+        return env.step(step_key, state, actions)[1]
+
+    return begin, go_on
+
+
+def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path | None) -> None:
+    """Times every map at every number of copies, prints the table, and writes the numbers where asked to."""
+    for n in copies:
+        require(n > 0, f"there must be a copy at least, not {n}")
+    for name in maps:
+        SMAC(name)  # an unknown one says so before anything is timed
+    device = jax.devices()[0].device_kind
+    table = Table(title=f"Environment steps a second on {device}, random legal actions")
+    for column in ("map", "copies", "steps/s", "compiling, s", "SMAX steps/s", "to SMAX"):
+        table.add_column(column, justify="left" if column == "map" else "right")
+    rows: list[dict[str, Any]] = []
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("timing", total=len(maps) * len(copies))
+        for name in maps:
+            peer = smax(name)
+            for n in copies:
+                found = speed(*ours(name), n, seconds)
+                other = None if peer is None else speed(*peer, n, seconds)
+                rows.append(
+                    {"map": name, "copies": n, "ours": found._asdict(), "smax": other and other._asdict()}
+                )
+                beside = (
+                    ("-", "-")
+                    if other is None
+                    else (f"{other.steps:,.0f}", f"{found.steps / other.steps:.2f}")
+                )
+                table.add_row(name, f"{n:,}", f"{found.steps:,.0f}", f"{found.compiling:.1f}", *beside)
+                progress.advance(task)
+    Console().print(table)
+    if out is not None:
+        versions = {"macpf": __version__, "jax": jax.__version__}
+        command = " ".join(["macpf", *sys.argv[1:]])
+        result = {"command": command, "device": device, "versions": versions, "rows": rows}
+        out.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,0 +1,42 @@
+"""The benchmark of SMAC's maps: it times, writes what it timed, and plays by the rules."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from macpf.benchmarks.smac import legal
+from macpf.cli import main
+
+
+def test_every_available_action_is_drawn_and_no_other():
+    avail = jnp.asarray([[True, False, True, True], [False, True, False, False]])
+    keys = jax.random.split(jax.random.key(0), 200)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: legal(key, avail)))(keys))
+    assert set(drawn[:, 0]) == {0, 2, 3}
+    assert set(drawn[:, 1]) == {1}
+
+
+def test_it_writes_what_it_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "smac.json"
+    args = ["--maps", "3m", "--copies", "2", "--seconds", "0.01", "--out", str(out)]
+    assert main(["bench", "smac", *args]) == 0
+    assert "3m" in capsys.readouterr().out
+    found = json.loads(out.read_text())
+    (row,) = found["rows"]
+    assert (row["map"], row["copies"]) == ("3m", 2)
+    assert row["ours"]["steps"] > 0
+    assert {"command", "device", "versions"} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"), [(["--maps", "9m"], "did you mean"), (["--copies", "0"], "a copy at least")]
+)
+def test_mistakes_are_one_sentence(args: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", "smac", *args]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) == 1
