@@ -134,11 +134,11 @@ def open_run(path: Path, env: Any = None) -> RunDirectory:
     return RunDirectory(path, experiment, seeds, versions)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file in one piece: whoever reads it finds the old text or the new one."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes a file in one piece: whoever reads it finds the old content or the new one."""
     part = path.with_name(path.name + ".part")
-    with part.open("w") as file:
-        file.write(text)
+    with part.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
