@@ -1,4 +1,4 @@
-"""The command line: `macpf list | train | resume | evaluate | reproduce | bench`."""
+"""The command line: `macpf list | train | resume | evaluate | play | reproduce | bench`."""
 
 import contextlib
 import io
@@ -19,13 +19,14 @@ from macpf.algorithms import ALGORITHMS
 from macpf.benchmarks import learner as learner_benchmark
 from macpf.benchmarks import smac as smac_benchmark
 from macpf.envs import TASKS, make
-from macpf.envs.mpe.controllers import CONTROLLERS
+from macpf.envs.mpe.controllers import CONTROLLERS, Controller
 from macpf.envs.mpe.world import ParticleTask
 from macpf.errors import UserError, require, unknown
 from macpf.evaluation import score_controller
 from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS, experiment
 from macpf.report import figures, joint
+from macpf.report.replay.make import replay_of_controller, replay_of_run, write
 from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games
 from macpf.runs import drive
 from macpf.runs.directory import open_run
@@ -112,11 +113,7 @@ def evaluate(args: list[str]) -> None:
     if options.controller is not None:
         _evaluate_controller(options, options.controller)
         return
-    require(
-        options.run.exists() or str(options.run) not in TASKS,
-        f"{options.run} is a task, not a run directory: train on it, or name a --controller",
-    )
-    run = load(options.run)
+    run = _run(options)
     scores = run.evaluate(options.policy, options.episodes, sample=options.sample, seed=options.seed)
     how = "sampled" if options.sample else "greedy"
     title = f"{how} pi_{options.policy} of {options.run}: {options.episodes} episodes"
@@ -135,22 +132,50 @@ def evaluate(args: list[str]) -> None:
 def _evaluate_controller(options: "EvaluateOptions", name: str) -> None:
     """What a controller written by hand scores on a task."""
     task = str(options.run)
-    env = make(task)
-    if name not in CONTROLLERS:
-        raise unknown("controller", name, CONTROLLERS)
-    known = [task for task in TASKS if isinstance(make(task), ParticleTask)]
-    if not isinstance(env, ParticleTask):
-        raise UserError(f"there are no controllers of {task}, only of {', '.join(known)}")
-    no_policy = options.policy == "ind" and not options.sample
-    require(no_policy, "a controller is no trained policy: --policy and --sample do not go with it")
+    env, controller = _controller(options, name)
     require(options.episodes > 0, f"episodes must be positive, not {options.episodes}")
-    scores = score_controller(env, CONTROLLERS[name], jax.random.key(options.seed), episodes=options.episodes)
+    scores = score_controller(env, controller, jax.random.key(options.seed), episodes=options.episodes)
     title = f"controller {name} on {task}: {options.episodes} episodes"
     table = Table("return", "± 95 %", "std", "won", "steps", title=title)
     std = np.std(scores.returns)
     numbers = (np.mean(scores.returns), 1.96 * std / np.sqrt(options.episodes), std)
     table.add_row(*(f"{x:.3f}" for x in (*numbers, np.mean(scores.won), np.mean(scores.length))))
     Console().print(table)
+
+
+def play(args: list[str]) -> None:
+    """Shows episodes of a run or of a controller: an animated GIF, and one page for a browser."""
+    options = _parse(PlayOptions, args, "play")
+    console = Console(stderr=True)
+    if options.controller is not None:
+        env, controller = _controller(options, options.controller)
+        require(options.learner is None, "a controller is no trained policy: --learner does not go with it")
+        folder, task = options.out or Path("replays"), str(options.run)
+        name = f"{task.replace('/', '-')}-{options.controller}-seed-{options.seed}"
+        _require_folder(folder)
+        with console.status("playing"):
+            shown = replay_of_controller(
+                task, env, options.controller, controller, options.episodes, options.seed
+            )
+    else:
+        run = _run(options)
+        folder, how = options.out or run.path / "replays", "sampled" if options.sample else "greedy"
+        learner = run.seeds[0] if options.learner is None else options.learner
+        made = run.experiment
+        stem = f"{made.name}-{made.task.replace('/', '-')}-{options.policy}-{how}"
+        name = f"{stem}-learner-{learner}-seed-{options.seed}"
+        _require_folder(folder)
+        with console.status("playing"):
+            shown = replay_of_run(
+                run,
+                options.policy,
+                options.episodes,
+                sample=options.sample,
+                seed=options.seed,
+                learner=learner,
+            )
+    for path in write(shown, folder, name, console):
+        Console().print(f"{path.suffix[1:]}: {path}", highlight=False, soft_wrap=True)
 
 
 def reproduce(args: list[str]) -> None:
@@ -193,6 +218,7 @@ COMMANDS: Mapping[str, Callable[[list[str]], None]] = {
     "train": train,
     "resume": resume,
     "evaluate": evaluate,
+    "play": play,
     "reproduce": reproduce,
     "bench": bench,
 }
@@ -236,6 +262,32 @@ class EvaluateOptions:
     sample: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     seed: int = 0
     controller: str | None = None
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """Shows episodes of a run or of a controller: an animated GIF, and one page for a browser.
+
+    Args:
+        run: the run directory; with --controller, the task.
+        policy: which policy: ind (decentralised) or, where the algorithm has one, dep (the chain).
+        episodes: how many episodes; by default 3, or 32 of a one-shot game.
+        seed: which episodes; `macpf evaluate` plays the same.
+        sample: draw actions instead of taking the likeliest.
+        learner: the trained seed whose policy acts (the first).
+        controller: instead of a trained policy, a controller of the particle tasks: stay, random, simple,
+            look-ahead or fixed.
+        out: the folder for both files (RUN/replays; of a controller, replays).
+    """
+
+    run: tyro.conf.Positional[Path]
+    policy: str = "ind"
+    episodes: int | None = None
+    seed: int = 0
+    sample: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    learner: int | None = None
+    controller: str | None = None
+    out: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -283,6 +335,35 @@ class BenchOptions:
     copies: tuple[int, ...] = smac_benchmark.COPIES
     seconds: float = 5.0
     out: Path | None = None
+
+
+def _run(options: EvaluateOptions | PlayOptions) -> Run:
+    """The run that a command is about."""
+    require(
+        options.run.exists() or str(options.run) not in TASKS,
+        f"{options.run} is a task, not a run directory: train on it, or name a --controller",
+    )
+    return load(options.run)
+
+
+def _controller(options: EvaluateOptions | PlayOptions, name: str) -> tuple[ParticleTask, Controller]:
+    """The task and the controller that a command is about."""
+    task = str(options.run)
+    env = make(task)
+    if name not in CONTROLLERS:
+        raise unknown("controller", name, CONTROLLERS)
+    known = [task for task in TASKS if isinstance(make(task), ParticleTask)]
+    if not isinstance(env, ParticleTask):
+        raise UserError(f"there are no controllers of {task}, only of {', '.join(known)}")
+    no_policy = options.policy == "ind" and not options.sample
+    require(no_policy, "a controller is no trained policy: --policy and --sample do not go with it")
+    return env, CONTROLLERS[name]
+
+
+def _require_folder(path: Path) -> None:
+    require(
+        path.is_dir() or not path.exists(), f"{path} is there already and is no folder: choose another --out"
+    )
 
 
 def _train_options(chosen: Experiment[Any, Any]) -> type[Any]:
