@@ -79,7 +79,7 @@ const seen = [{ ...left(null), title: elements.title.textContent, options: eleme
 for (const [what, ...rest] of input.steps) {
   let result = null;
   if (what === "tick") result = tick();
-  else if (what === "key") document.send("keydown", { key: rest[0] });
+  else if (what === "key") document.send("keydown", { key: rest[0], target: { tagName: rest[1] || "BODY" } });
   else if (what === "dark") { theme.matches = true; theme.send("change"); }
   else if (what === "set") { elements[rest[0]].value = rest[1]; elements[rest[0]].send(rest[2]); }
   else elements[rest[0]].send(what, rest[1] || {});

@@ -13,7 +13,7 @@ from PIL import Image, ImageSequence
 
 from macpf.cli import main
 from macpf.report.replay.data import to_json
-from macpf.report.replay.gif import HOLD_MS, STEP_MS, still, to_gif
+from macpf.report.replay.gif import HOLD_MS, STEP_MS, beginning, still, to_gif
 from macpf.report.replay.make import write
 from macpf.report.replay.page import embedded, to_html
 from macpf.report.replay.shapes import LIGHT, Circle, Colour, Text
@@ -93,6 +93,15 @@ def test_the_gif_has_every_frame() -> None:
         times = [frame.info["duration"] for frame in ImageSequence.Iterator(gif)]
     assert len(told) == 2 * 5
     assert times == ([STEP_MS] * 4 + [HOLD_MS]) * 2
+
+
+def test_the_gif_of_many_episodes_shows_the_first() -> None:
+    shown = of_spread()
+    many = replace(shown, episodes=shown.episodes * 100)
+    assert beginning(many) == replace(shown, episodes=shown.episodes * 40)
+    long = replace(shown.episodes[0], frames=shown.episodes[0].frames * 100)
+    assert beginning(replace(shown, episodes=(long, long))) == replace(shown, episodes=(long,))
+    assert beginning(shown) == shown
 
 
 def test_a_picture_has_its_colours_in_their_places() -> None:

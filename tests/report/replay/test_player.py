@@ -116,6 +116,13 @@ def test_keys_and_buttons() -> None:
     assert [s["waiting"] for s in seen] == [0] * 9 + [1] + [0] * 4
 
 
+def test_a_key_that_belongs_to_what_has_the_focus_is_left_to_it() -> None:
+    steps = [("key", " ", "BUTTON"), ("key", "ArrowDown", "SELECT"), ("key", "ArrowRight", "BUTTON")]
+    _, space, down, right = played(of_spread(), *steps)
+    assert (space["waiting"], down["waiting"], down["episode"]) == (1, 1, "0")
+    assert right["step"] == "1 of 4"
+
+
 def test_speed_and_theme() -> None:
     shown = of_spread()
     _, _, tick, dark = played(shown, ("set", "speed", "4", "change"), ("tick",), ("dark",))

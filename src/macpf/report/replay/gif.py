@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ SMOOTH = 3  # drawn so many times as large, then made smaller
 CAPTION = 54  # pixels below the picture
 STEP_MS, HOLD_MS = 120, 1200  # a frame, and the last of an episode
 FINEST = 64  # colours of the GIF
+LONGEST = 400  # frames; more are for the page alone
 
 
 def to_gif(shown: Replay, size: int = 420, tell: Callable[[], None] = lambda: None) -> bytes:
@@ -30,6 +32,12 @@ def to_gif(shown: Replay, size: int = 420, tell: Callable[[], None] = lambda: No
             durations.append(HOLD_MS if t == last else STEP_MS if last > 1 else HOLD_MS // 3)
             tell()
     return _encode(images, durations)
+
+
+def beginning(shown: Replay) -> Replay:
+    """As many whole episodes as an animation holds, and at least one."""
+    frames = np.cumsum([len(episode.frames) for episode in shown.episodes])
+    return replace(shown, episodes=shown.episodes[: max(1, int(np.sum(frames <= LONGEST)))])
 
 
 def still(shown: Replay, episode: int, t: int, size: int = 420) -> Image.Image:

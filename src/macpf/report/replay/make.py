@@ -11,7 +11,7 @@ from macpf.envs.mpe.world import ParticleTask
 from macpf.errors import require
 from macpf.report.replay.data import Family, Replay, replay
 from macpf.report.replay.families import family_of
-from macpf.report.replay.gif import to_gif
+from macpf.report.replay.gif import beginning, to_gif
 from macpf.report.replay.page import to_html
 from macpf.report.replay.record import of_controller, of_policy
 from macpf.runs.directory import write_whole
@@ -69,13 +69,14 @@ def episodes_of(horizon: int, episodes: int | None) -> int:
 
 
 def write(shown: Replay, folder: Path, name: str, console: Console | None = None) -> tuple[Path, Path]:
-    """Writes NAME.html and NAME.gif into a folder, which is made where it is missing, and says where."""
+    """Writes NAME.html and NAME.gif (the first episodes, if there are many) into a folder, and says where."""
     page, animation = folder / f"{name}.html", folder / f"{name}.gif"
     columns = (TextColumn("drawing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    first = beginning(shown)
     seen = console is not None and console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=not seen) as progress:
-        task = progress.add_task("drawing", total=sum(len(e.frames) for e in shown.episodes))
-        gif = to_gif(shown, tell=lambda: progress.advance(task))
+        task = progress.add_task("drawing", total=sum(len(e.frames) for e in first.episodes))
+        gif = to_gif(first, tell=lambda: progress.advance(task))
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(page, to_html(shown))
     write_whole(animation, gif)

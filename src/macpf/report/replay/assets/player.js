@@ -185,8 +185,9 @@
       jump(now.episode, Math.round(share * last));
     });
     document.addEventListener("keydown", (e) => {
-      const chooses = e.target && e.target.tagName === "SELECT";
-      if (!keys[e.key] || chooses || e.ctrlKey || e.metaKey || e.altKey) return;
+      const tag = e.target && e.target.tagName;
+      const own = tag === "SELECT" || (tag === "BUTTON" && e.key === " "); // what has the focus takes it itself
+      if (!keys[e.key] || own || e.ctrlKey || e.metaKey || e.altKey) return;
       e.preventDefault();
       keys[e.key]();
     });
