@@ -37,7 +37,7 @@ def test_list_names_everything_with_sizes(capsys: pytest.CaptureFixture[str]) ->
     assert "macpf " in out
     assert "ICLR 2023" in out
     assert "matrix-game" in out
-    assert "2 agents, 4 actions, observation 2, state 2, 30 steps" in out
+    assert "2 agents, 4 actions, observation 2, state 2, 20 steps" in out
 
 
 def test_list_names_every_algorithm_with_its_paper(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +54,7 @@ def test_help_tells_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"  {command}" in out
 
 
-@pytest.mark.parametrize(("task", "value"), [("matrix-game", "0.0003"), ("multi-goal", "0.0005")])
+@pytest.mark.parametrize(("task", "value"), [("matrix-game", "0.0003"), ("multi-goal", "0.004")])
 def test_help_of_train_shows_the_presets_values(
     task: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
