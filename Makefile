@@ -15,7 +15,7 @@ demo: $(STAMP) ## train MACPF on the matrix game, 5 seeds, into runs/demo
 	.venv/bin/macpf train macpf matrix-game --seeds 5 --out runs/demo
 
 test: lint ## lint, then all tests
-	.venv/bin/pytest -n 2
+	.venv/bin/pytest -n 2 --dist worksteal
 
 lint: $(STAMP) ## style, format and types
 	.venv/bin/ruff check

@@ -256,11 +256,13 @@ def smallest(name: str, task: str) -> list[str]:
     return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
 
 
-# Every algorithm on the first tasks; on the others, which take long to compile, one of each kind.
-RUNS = [(name, task) for task in ("matrix-game", "multi-goal") for name in ALGORITHMS] + [
-    ("macpf", "mpe/simple-spread"),
+# Every algorithm on the first task; on the others, which take longer to compile, some of each kind.
+RUNS = [(name, "matrix-game") for name in ALGORITHMS] + [
+    ("macpf-plus", "multi-goal"),
+    ("fop", "multi-goal"),
+    ("qtran", "multi-goal"),
+    ("central", "multi-goal"),
     ("mappo", "mpe/simple-spread"),
-    ("fop", "mpe/formation-control"),
     ("qplex", "mpe/line-control"),
     ("macpf", "smac/3m"),
 ]

@@ -74,7 +74,8 @@ def test_an_optimum_behind_punishment_is_found_by_qplex_and_qtran(name: str, opt
 def remembered(name: str, *, recurrent: bool) -> float:
     """The return of the cue task: 1 with memory, one half without."""
     on_policy = ALGORITHMS[name].make().on_policy
-    sizes = {"steps": 1800, "eval_every": 1800, "eval_episodes": 16, "batch": 16, "burn_in": 16}
+    steps = 1800 if recurrent else 900
+    sizes = {"steps": steps, "eval_every": steps, "eval_episodes": 16, "batch": 16, "burn_in": 16}
     if on_policy:
         sizes["parallel"] = 16
     returns = final_returns(

@@ -435,30 +435,20 @@ def test_a_mixer_needs_units():
 # Learning
 
 
-@cache
-def learned() -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The last greedy returns of both policies, and pi_dep of every joint action, of 8 seeds."""
-    experiment = replace(macpf.experiment("macpf-plus", "matrix-game"), steps=600, eval_every=600)
+def test_both_policies_find_an_optimum_behind_punishment_and_the_dependent_one_keeps_both():
+    """Eight seeds of the preset but for fewer units."""
+    made = macpf.experiment("macpf-plus", "matrix-game")
+    experiment = replace(
+        made, algorithm=replace(made.algorithm, hidden=32), steps=600, eval_every=600, batch=32, burn_in=32
+    )
 
     def run(key):
         state, record = train(experiment, key)
         return record.scores, joint_policy(experiment, state.learner)["pi_dep"]
 
-    keys = jax.vmap(jax.random.key)(jnp.arange(8))
-    scores, pi_dep = quick_jit(jax.vmap(run))(keys)
-    return {name: np.asarray(score.returns)[:, -1, 0] for name, score in scores.items()}, np.asarray(pi_dep)
-
-
-@pytest.mark.parametrize("policy", ["ind", "dep"])
-def test_an_optimum_behind_punishment_is_found_by_both_policies(policy: str):
-    """Measured with 16 seeds: both policies in all of them at every evaluation from 200 to 1600 steps."""
-    returns, _ = learned()
-    assert (returns[policy] == 8.0).sum() >= 7
-
-
-def test_the_dependent_policy_keeps_both_optima():
-    """The less likely optimum has 0.47 to 0.50 in 7 of these 8 seeds; 0.40 to 0.50 in 16 of 16 after 1600."""
-    _, pi_dep = learned()
+    scores, pi_dep = quick_jit(jax.vmap(run))(jax.vmap(jax.random.key)(jnp.arange(8)))
+    for policy in ("ind", "dep"):
+        assert (scores[policy].returns[:, -1, 0] == 8.0).sum() >= 7, policy
     assert_allclose(pi_dep.sum((1, 2)), 1, rtol=1e-4)
     lesser = np.minimum(pi_dep[:, 0, 0], pi_dep[:, 3, 3])
-    assert (lesser >= 0.3).sum() >= 6, lesser
+    assert (lesser >= 0.3).sum() >= 7, lesser

@@ -32,8 +32,8 @@ def test_an_unknown_algorithm_is_not_timed() -> None:
         learner.main((1,), seconds=0.01, out=None, algorithms=("vdm",))
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_algorithm_can_be_timed(name: str) -> None:
+@pytest.mark.parametrize("name", ["macpf", "macpf-plus", "fop", "qmix", "qtran", "mappo", "central"])
+def test_every_kind_of_algorithm_can_be_timed(name: str) -> None:
     assert learner.time_update(ALGORITHMS[name].make(), Shape("tiny", 2, 3, 4, 5, 3, 2), 1, 0.01) > 0
 
 

@@ -134,7 +134,8 @@ def where_they_end(found: Mapping[str, Found]) -> tuple[Table, str]:
 def draw(found: Mapping[str, Found], path: Path) -> None:
     """Trajectories of the first seed under every policy, over the rewards."""
     figure = Figure(figsize=(3.1 * len(PANELS), 3.5), layout="constrained")
-    for axis, panel in zip(figure.subplots(1, len(PANELS), sharey=True), PANELS, strict=True):
+    axes = figure.subplots(1, len(PANELS), sharey=True, squeeze=False)[0]
+    for axis, panel in zip(axes, PANELS, strict=True):
         _panel(axis, found[panel.algorithm], panel)
     figure.savefig(path, dpi=150)
 
