@@ -100,7 +100,7 @@ def test_what_was_seen_at_the_start_is_remembered_by_the_recurrent(name: str):
     assert remembered(name, recurrent=True) >= 0.9
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ["macpf", "macpf-plus", "fop", "vdn", "qmix", "qtran", "mappo", "central"])
 def test_what_was_seen_at_the_start_is_lost_without_memory(name: str):
-    """The cue is one of two, so guessing is worth a half."""
+    """The cue is one of two, so guessing is worth a half. The others are these with another mixer."""
     assert 0.3 <= remembered(name, recurrent=False) <= 0.7
