@@ -28,7 +28,7 @@ def test_it_writes_what_it_timed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     found = json.loads(out.read_text())
     (row,) = found["rows"]
     assert (row["map"], row["copies"]) == ("3m", 2)
-    assert row["ours"]["steps"] > 0
+    assert row["steps"] > 0
     assert {"command", "device", "versions"} <= found.keys()
 
 

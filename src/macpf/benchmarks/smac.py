@@ -1,6 +1,5 @@
-"""How many steps of SMAC's maps a second of random legal play makes, beside SMAX where it is installed."""
+"""How many steps of SMAC's maps a second of random legal play makes."""
 
-import importlib.util
 import json
 import sys
 import time
@@ -38,7 +37,7 @@ def legal(key: PRNGKey, avail: Bool[Array, "N A"]) -> Int[Array, " N"]:
     return jnp.argmax(jnp.where(avail, jax.random.uniform(key, avail.shape), -1.0), axis=-1).astype(jnp.int32)
 
 
-def ours(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def battles(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """How copies of a map begin, and how they go on: a battle that ended begins anew."""
     env = SMAC(name)
 
@@ -83,29 +82,6 @@ def speed(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int, sec
     return Speed(IN_A_ROW * copies / float(np.median(times)), compiling)
 
 
-def smax(name: str) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """The same of JaxMARL's SMAX with as many units, against its own opponents; None without jaxmarl."""
-    if importlib.util.find_spec("jaxmarl") is None:
-        return None
-    from jaxmarl.environments.smax import HeuristicEnemySMAX  # type: ignore[import-not-found]
-
-    scenario = SMAC(name).scenario
-    allies, enemies = (sum(group.count for group in team) for team in (scenario.allies, scenario.enemies))
-    env = HeuristicEnemySMAX(num_agents_per_team=max(allies, enemies), use_self_play_reward=False)
-
-    def begin(key: PRNGKey) -> Any:
-        return env.reset(key)[1]
-
-    def go_on(state: Any, key: PRNGKey) -> Any:
-        act_key, step_key = jax.random.split(key)
-        avail = env.get_avail_actions(state)
-        keys = jax.random.split(act_key, len(env.agents))
-        actions = {a: legal(k, avail[a][None] > 0)[0] for a, k in zip(env.agents, keys, strict=True)}
-        return env.step(step_key, state, actions)[1]
-
-    return begin, go_on
-
-
 def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path | None) -> None:
     """Times every map at every number of copies, prints the table, and writes the numbers where asked to."""
     for n in copies:
@@ -114,25 +90,16 @@ def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path |
         SMAC(name)  # an unknown one says so before anything is timed
     device = jax.devices()[0].device_kind
     table = Table(title=f"Environment steps a second on {device}, random legal actions")
-    for column in ("map", "copies", "steps/s", "compiling, s", "SMAX steps/s", "to SMAX"):
+    for column in ("map", "copies", "steps/s", "compiling, s"):
         table.add_column(column, justify="left" if column == "map" else "right")
     rows: list[dict[str, Any]] = []
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("timing", total=len(maps) * len(copies))
         for name in maps:
-            peer = smax(name)
             for n in copies:
-                found = speed(*ours(name), n, seconds)
-                other = None if peer is None else speed(*peer, n, seconds)
-                rows.append(
-                    {"map": name, "copies": n, "ours": found._asdict(), "smax": other and other._asdict()}
-                )
-                beside = (
-                    ("-", "-")
-                    if other is None
-                    else (f"{other.steps:,.0f}", f"{found.steps / other.steps:.2f}")
-                )
-                table.add_row(name, f"{n:,}", f"{found.steps:,.0f}", f"{found.compiling:.1f}", *beside)
+                found = speed(*battles(name), n, seconds)
+                rows.append({"map": name, "copies": n, **found._asdict()})
+                table.add_row(name, f"{n:,}", f"{found.steps:,.0f}", f"{found.compiling:.1f}")
                 progress.advance(task)
     Console().print(table)
     if out is not None:
