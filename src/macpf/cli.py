@@ -1,17 +1,12 @@
 """The command line: `macpf list | train | resume | evaluate | play | reproduce | bench`."""
 
-import contextlib
-import io
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
 
 import jax
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 
@@ -23,16 +18,26 @@ from macpf.envs.mpe.controllers import CONTROLLERS, Controller
 from macpf.envs.mpe.world import ParticleTask
 from macpf.errors import UserError, require, unknown
 from macpf.evaluation import score_controller
-from macpf.experiments.experiment import OFF_POLICY, Experiment
-from macpf.experiments.presets import PRESETS, experiment
+from macpf.experiments.experiment import Experiment
+from macpf.experiments.presets import experiment
+from macpf.options import (
+    BenchOptions,
+    EvaluateOptions,
+    Nothing,
+    PlayOptions,
+    ReproduceOptions,
+    ResumeOptions,
+    parse,
+    split_preset,
+    train_options,
+    untold,
+)
 from macpf.report import figures, joint
 from macpf.report.replay.make import replay_of_controller, replay_of_run, write
 from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
-
-Options = TypeVar("Options")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def list_(args: list[str]) -> None:
     """Algorithms and tasks, one line each, with sizes."""
-    _parse(Nothing, args, "list")
+    parse(Nothing, args, "list")
     console = Console()
     wide = 2 + max(map(len, (*ALGORITHMS, *TASKS)))
     console.print("Algorithms", style="bold")
@@ -86,13 +91,13 @@ def train(args: list[str]) -> None:
     if len(words) < 2:
         _usage_of_train(args, words)
         return
-    preset, args = _preset(args[2:])
+    preset, args = split_preset(args[2:])
     chosen = experiment(words[0], words[1], preset)
-    options = _parse(_train_options(chosen), args, f"train {words[0]} {words[1]}")
+    options = parse(train_options(chosen, train.__doc__ or ""), args, f"train {words[0]} {words[1]}")
     seeds = tuple(range(options.seed, options.seed + options.seeds))
     require(options.seeds > 0, f"the number of seeds must be positive, not {options.seeds}")
     require(options.seed >= 0, f"the first seed must not be negative, not {options.seed}")
-    told = (f.name for f in fields(Experiment) if f.name not in _untold(chosen))
+    told = (f.name for f in fields(Experiment) if f.name not in untold(chosen))
     wanted = replace(chosen, **{name: getattr(options, name) for name in told})
     path = free_path(wanted) if options.out is None else options.out
     drive.start(path, wanted, seeds, Console(stderr=True), options.checkpoint_seconds)
@@ -101,7 +106,7 @@ def train(args: list[str]) -> None:
 
 def resume(args: list[str]) -> None:
     """Goes on with a run exactly where it stopped."""
-    options = _parse(ResumeOptions, args, "resume")
+    options = parse(ResumeOptions, args, "resume")
     run = open_run(options.run)
     drive.proceed(run, Console(stderr=True), options.checkpoint_seconds)
     _show(load(options.run))
@@ -109,7 +114,7 @@ def resume(args: list[str]) -> None:
 
 def evaluate(args: list[str]) -> None:
     """Evaluates a trained policy, seed by seed, or a controller written by hand."""
-    options = _parse(EvaluateOptions, args, "evaluate")
+    options = parse(EvaluateOptions, args, "evaluate")
     if options.controller is not None:
         _evaluate_controller(options, options.controller)
         return
@@ -145,7 +150,7 @@ def _evaluate_controller(options: "EvaluateOptions", name: str) -> None:
 
 def play(args: list[str]) -> None:
     """Shows episodes of a run or of a controller: an animated GIF, and one page for a browser."""
-    options = _parse(PlayOptions, args, "play")
+    options = parse(PlayOptions, args, "play")
     console = Console(stderr=True)
     if options.controller is not None:
         env, controller = _controller(options, options.controller)
@@ -180,7 +185,7 @@ def play(args: list[str]) -> None:
 
 def reproduce(args: list[str]) -> None:
     """Runs a figure or table of the paper, and prints ours beside it with a verdict."""
-    options = _parse(ReproduceOptions, args, "reproduce")
+    options = parse(ReproduceOptions, args, "reproduce")
     few = options.seeds is not None and options.seeds <= 0
     require(not few, f"the number of seeds must be positive, not {options.seeds}")
     require(options.sweep >= 0, f"the number of seeds of a sweep must not be negative, not {options.sweep}")
@@ -206,7 +211,7 @@ def reproduce(args: list[str]) -> None:
 
 def bench(args: list[str]) -> None:
     """The speed benchmarks, as ratios measured in one run."""
-    options = _parse(BenchOptions, args, "bench")
+    options = parse(BenchOptions, args, "bench")
     if options.name == "smac":
         smac_benchmark.main(options.maps, options.copies, options.seconds, options.out)
     else:
@@ -222,119 +227,6 @@ COMMANDS: Mapping[str, Callable[[list[str]], None]] = {
     "reproduce": reproduce,
     "bench": bench,
 }
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """Takes no options."""
-
-
-@dataclass(frozen=True)
-class ResumeOptions:
-    """Goes on with a run exactly where it stopped.
-
-    Args:
-        run: the run directory.
-        checkpoint_seconds: time between checkpoints.
-    """
-
-    run: tyro.conf.Positional[Path]
-    checkpoint_seconds: float = drive.CHECKPOINT_SECONDS
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """Evaluates a trained policy, seed by seed, or a controller written by hand.
-
-    Args:
-        run: the run directory; with --controller, the task.
-        policy: which policy: ind (decentralised) or, where the algorithm has one, dep (the chain).
-        episodes: how many episodes for every seed.
-        sample: draw actions instead of taking the likeliest.
-        seed: which episodes.
-        controller: instead of a trained policy, a controller of the particle tasks: stay, random, simple,
-            look-ahead (near the best) or fixed (the same, of agents that do not see each other).
-    """
-
-    run: tyro.conf.Positional[Path]
-    policy: str = "ind"
-    episodes: int = 32
-    sample: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    seed: int = 0
-    controller: str | None = None
-
-
-@dataclass(frozen=True)
-class PlayOptions:
-    """Shows episodes of a run or of a controller: an animated GIF, and one page for a browser.
-
-    Args:
-        run: the run directory; with --controller, the task.
-        policy: which policy: ind (decentralised) or, where the algorithm has one, dep (the chain).
-        episodes: how many episodes; by default 3, or 32 of a one-shot game.
-        seed: which episodes; `macpf evaluate` plays the same.
-        sample: draw actions instead of taking the likeliest.
-        learner: the trained seed whose policy acts (the first).
-        controller: instead of a trained policy, a controller of the particle tasks: stay, random, simple,
-            look-ahead or fixed.
-        out: the folder for both files (RUN/replays; of a controller, replays).
-    """
-
-    run: tyro.conf.Positional[Path]
-    policy: str = "ind"
-    episodes: int | None = None
-    seed: int = 0
-    sample: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    learner: int | None = None
-    controller: str | None = None
-    out: Path | None = None
-
-
-@dataclass(frozen=True)
-class ReproduceOptions:
-    """Runs a figure or table of the paper, and prints ours beside it with a verdict.
-
-    What is there already, of the same settings and seeds, is not run again.
-
-    Args:
-        name: which figure or table.
-        seeds: seeds (or games, or episodes) of every method, at once; by default 200, 10 (multi-goal),
-            5 (mpe), 240 (games) or 4000 (episodes of the controllers).
-        scale: length of training, as a multiple of the preset's.
-        sweep: seeds of every method under each other setting of the sweep (0: no sweep).
-        tasks: which of the particle tasks (mpe).
-        out: the folder for data and figures (results/NAME).
-    """
-
-    name: tyro.conf.Positional[Literal["matrix-game", "multi-goal", "random-games", "mpe", "mpe-controllers"]]
-    seeds: int | None = None
-    scale: float = 1.0
-    sweep: int = 0
-    tasks: tuple[Literal["simple-spread", "formation-control", "line-control"], ...] = mpe.TASKS
-    out: Path | None = None
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """The speed benchmarks, as ratios measured in one run.
-
-    Args:
-        name: which benchmark.
-        algorithms: which algorithms to time (learner).
-        seeds: numbers of vmapped seeds to time (learner).
-        maps: which maps to time (smac).
-        copies: numbers of environments side by side to time (smac).
-        seconds: time to measure each for.
-        out: a file for the numbers, as JSON.
-    """
-
-    name: tyro.conf.Positional[Literal["learner", "smac"]] = "learner"
-    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
-    seeds: tuple[int, ...] = (1, 5)
-    maps: tuple[str, ...] = smac_benchmark.MAPS
-    copies: tuple[int, ...] = smac_benchmark.COPIES
-    seconds: float = 5.0
-    out: Path | None = None
 
 
 def _run(options: EvaluateOptions | PlayOptions) -> Run:
@@ -364,78 +256,6 @@ def _require_folder(path: Path) -> None:
     require(
         path.is_dir() or not path.exists(), f"{path} is there already and is no folder: choose another --out"
     )
-
-
-def _train_options(chosen: Experiment[Any, Any]) -> type[Any]:
-    """The options of `train`, with the preset's values as defaults: every field of the experiment is one."""
-    unprefixed = tyro.conf.arg(name="")
-    options: list[Any] = [
-        ("seeds", Annotated[int, tyro.conf.arg(help="seeds trained at once")], field(default=5)),
-        ("seed", Annotated[int, tyro.conf.arg(help="the first of them")], field(default=0)),
-        ("out", Annotated[Path | None, tyro.conf.arg(help="the run directory")], field(default=None)),
-        (
-            "checkpoint_seconds",
-            Annotated[float, tyro.conf.arg(help="time between checkpoints")],
-            field(default=drive.CHECKPOINT_SECONDS),
-        ),
-    ]
-    for f in fields(chosen):
-        value = getattr(chosen, f.name)
-        if f.name in ("algorithm", "env"):
-            options.append((f.name, Annotated[type(value), unprefixed], field(default=value)))
-        elif f.name not in _untold(chosen):
-            options.append((f.name, type(value), field(default=value)))
-    made = make_dataclass("TrainOptions", options, frozen=True)
-    made.__doc__ = f"{train.__doc__}\n\n{(Experiment.__doc__ or '').split(chr(10), 2)[2]}"
-    return made
-
-
-def _untold(chosen: Experiment[Any, Any]) -> tuple[str, ...]:
-    """The fields of an experiment that are no options of `train`."""
-    return ("name", "task", *(OFF_POLICY if chosen.algorithm.on_policy else ()))
-
-
-def _preset(args: list[str]) -> tuple[str, list[str]]:
-    """The named preset among the arguments, and the others: it decides the defaults of the others."""
-    if "--preset" not in args:
-        return "default", args
-    at = args.index("--preset")
-    name = args[at + 1] if at + 1 < len(args) else ""
-    for preset in PRESETS:
-        if name == preset:
-            return preset, args[:at] + args[at + 2 :]
-    raise unknown("preset", name, PRESETS)
-
-
-def _parse(options: type[Options], args: list[str], command: str) -> Options:
-    """The options in the arguments; a mistake in them is one sentence."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(
-                options,
-                args=args,
-                prog=f"macpf {command}",
-                config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
-                if command.startswith("train")
-                else (),
-            )
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        raise UserError(_sentence(said.getvalue())) from None
-
-
-def _sentence(box: str) -> str:
-    """What tyro says in a box (a title, then parts between rules), in one sentence."""
-    lines = box.splitlines()
-    rules = [i for i, line in enumerate(lines) if line.startswith("╭") or not line.strip(" ─-│╰╯")]
-    first, second = [*rules, 0, len(lines)][:2]
-    texts = [line.strip(" │") for line in lines]
-    problem = " ".join(text for text in texts[first + 1 : second] if text).rstrip(".")
-    near = next((text.split()[0] for text in texts[second:] if re.match("--[a-z]", text)), None)
-    hint = f"; did you mean {near}?" if near and "nrecognized" in problem else ""
-    return f"{problem[:1].lower()}{problem[1:]}{hint}" if problem else "these options do not fit (see --help)"
 
 
 def _usage_of_train(args: list[str], words: list[str]) -> None:
