@@ -1,5 +1,6 @@
 """The ring of episodes: what it keeps, what it hands out, what it weighs."""
 
+from functools import partial
 from itertools import combinations
 
 import jax
@@ -12,7 +13,12 @@ from macpf.replay import Replay, empty, size_in_bytes
 from macpf.types import EnvSpec, Observation, Trajectory
 
 add = jax.jit(Replay.add)
-sample = jax.jit(Replay.sample, static_argnames="count")
+
+
+@partial(jax.jit, static_argnames="count")
+def sample(replay: Replay, key: jax.Array, count: int) -> Trajectory:
+    return replay.take(replay.draw(key, count))
+
 
 SPEC = EnvSpec(n_agents=2, n_actions=3, obs_dim=4, state_dim=5, horizon=2)
 
@@ -75,7 +81,7 @@ def test_all_of_an_episode_stays_together():
 def test_samples_are_different_and_filled(held, count):
     replay = add(empty(SPEC, capacity=6), episodes(list(range(1, held + 1))))
     keys = jax.random.split(jax.random.key(0), 200)
-    drawn = jax.jit(jax.vmap(lambda key: replay.sample(key, count).reward[:, 0]))(keys)
+    drawn = jax.jit(jax.vmap(lambda key: replay.take(replay.draw(key, count)).reward[:, 0]))(keys)
     for labels in np.asarray(drawn):
         assert len(set(labels)) == count
         assert labels.min() > 0
@@ -85,7 +91,7 @@ def test_every_set_is_equally_likely():
     replay = add(empty(SPEC, capacity=6), episodes([1, 2, 3, 4]))
     draws = 6000
     keys = jax.random.split(jax.random.key(0), draws)
-    drawn = jax.jit(jax.vmap(lambda key: replay.sample(key, 2).reward[:, 0]))(keys)
+    drawn = jax.jit(jax.vmap(lambda key: replay.take(replay.draw(key, 2)).reward[:, 0]))(keys)
     found = [tuple(sorted(pair)) for pair in np.asarray(drawn)]
     for pair in combinations((1.0, 2.0, 3.0, 4.0), 2):
         assert_allclose(found.count(pair) / draws, 1 / 6, atol=0.02)  # four standard deviations

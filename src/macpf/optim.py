@@ -37,7 +37,7 @@ class RMSprop:
 
     def transform(self) -> optax.GradientTransformation:
         rms = optax.scale_by_rms(decay=self.decay, eps=self.eps, initial_scale=0.0, eps_in_sqrt=False)
-        return optax.chain(optax.clip_by_global_norm(self.clip), rms, _step(self.lr, self.anneal))
+        return _flat(optax.clip_by_global_norm(self.clip), rms, _step(self.lr, self.anneal))
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,15 @@ class Adam:
 
     def transform(self) -> optax.GradientTransformation:
         adam = optax.scale_by_adam(eps=self.eps)
-        return optax.chain(optax.clip_by_global_norm(self.clip), adam, _step(self.lr, self.anneal))
+        return _flat(optax.clip_by_global_norm(self.clip), adam, _step(self.lr, self.anneal))
 
 
 Optimiser = RMSprop | Adam
+
+
+def _flat(*links: optax.GradientTransformation) -> optax.GradientTransformation:
+    """A chain over all parameters as one vector: a few operations, however many arrays they are."""
+    return optax.flatten(optax.chain(*links))
 
 
 def _step(lr: float, anneal: int) -> optax.GradientTransformation:

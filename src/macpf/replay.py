@@ -28,15 +28,14 @@ class Replay(eqx.Module):
         )
         return Replay(kept, self.added + count)
 
-    def sample(self, key: PRNGKey, count: int) -> Trajectory:
-        """`count` different episodes, every set of them equally likely."""
+    def draw(self, key: PRNGKey, count: int) -> Int[Array, " B"]:
+        """Where `count` different episodes are, every set of them equally likely."""
         held = jnp.arange(self.capacity) < self.added
-        _, where = jax.lax.top_k(jnp.where(held, jax.random.uniform(key, held.shape), -1.0), count)
-        return jax.tree.map(lambda ring: _unpacked(ring[where]), self.episodes)
+        return jax.lax.top_k(jnp.where(held, jax.random.uniform(key, held.shape), -1.0), count)[1]
 
-    def all(self) -> Trajectory:
-        """Every episode of a full ring: of one as large as a round of play, those of the latest round."""
-        return jax.tree.map(_unpacked, self.episodes)
+    def take(self, where: Int[Array, " B"]) -> Trajectory:
+        """The episodes at these places."""
+        return jax.tree.map(lambda ring: _unpacked(ring[where]), self.episodes)
 
 
 def empty(spec: EnvSpec, capacity: int, half: bool = False) -> Replay:

@@ -79,14 +79,17 @@ def iterate(experiment: Experiment[Any, Any], state: TrainState) -> tuple[TrainS
     state = collect(experiment, state)
     key, updates_key = jax.random.split(state.key)
     count = experiment.updates_per_iteration
+    keys = jax.vmap(jax.random.split)(jax.random.split(updates_key, count))
+    if experiment.algorithm.on_policy:
+        drawn = jnp.arange(experiment.parallel)[None]
+    else:
+        drawn = jax.vmap(lambda key: state.replay.draw(key, experiment.batch))(keys[:, 0])
 
-    def update(learner: Any, key: PRNGKey) -> tuple[Any, Metrics]:
-        sample_key, update_key = jax.random.split(key)
-        on_policy = experiment.algorithm.on_policy
-        batch = state.replay.all() if on_policy else state.replay.sample(sample_key, experiment.batch)
-        return experiment.algorithm.update(learner, batch, update_key, state.steps)
+    def update(learner: Any, given: tuple[Array, PRNGKey]) -> tuple[Any, Metrics]:
+        where, key = given
+        return experiment.algorithm.update(learner, state.replay.take(where), key, state.steps)
 
-    learner, metrics = jax.lax.scan(update, state.learner, jax.random.split(updates_key, count))
+    learner, metrics = jax.lax.scan(update, state.learner, (drawn, keys[:, 1]))
     means = {name: jnp.mean(values) for name, values in metrics.items()}
     state = TrainState(learner, state.replay, key, state.steps, state.episodes, state.updates + count)
     return state, means

@@ -160,8 +160,9 @@ class FOP:
         xs_q = agent_inputs(seen.obs, told, n_actions)
         (h_pi,) = unroll_together([networks.pi.body], xs)
         log_pi = log_policy(each(networks.pi.head)(h_pi), seen.avail)
-        q1, q2 = _values((networks.q1, networks.q2), xs_q)
-        q1_hat, q2_hat = _values((targets.q1, targets.q2), xs_q)
+        critics = (networks.q1, networks.q2, targets.q1, targets.q2)
+        features = unroll_together([critic.body for critic in critics], xs_q)
+        q1, q2, q1_hat, q2_hat = (each(c.head)(h) for c, h in zip(critics, features, strict=True))
 
         a_new = pick(sg(log_pi), jax.random.uniform(key, actions.shape))
         q_hat = jnp.minimum(
@@ -190,12 +191,6 @@ class FOP:
             "l2": critic_loss(q2, networks.mixer2),
         }
         return losses, {"entropy_ind": jnp.mean(entropy(log_pi), axis=-1)[:-1]}
-
-
-def _values(critics: tuple[Agent, Agent], xs: Float[Array, "rows N I"]) -> list[Float[Array, "rows N A"]]:
-    """What both critics say of every action of every agent."""
-    features = unroll_together([critic.body for critic in critics], xs)
-    return [each(critic.head)(h) for critic, h in zip(critics, features, strict=True)]
 
 
 def _targets(networks: Networks) -> Targets:

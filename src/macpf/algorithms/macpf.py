@@ -324,22 +324,23 @@ class MACPF:
         alpha, alpha_ind = self.alpha(step), self.alpha_ind * self.alpha(step)
         log_policy = acting.training_policy(self.epsilon_mode, self.epsilon, step)
         xs = agent_inputs(seen.obs, previous_actions(actions), seen.avail.shape[-1])
-        h_pi, h_q = unroll_together([by.j_ind.pi_ind.body, by.l_ind.q_ind.body], xs)
-        (h_hat,) = unroll_together([targets.q_ind.body], xs)
         through, committed = self.dep_grad_through_trunk, self._committed
-        h_b = unroll_together([by.j_dep.pi_ind.body], xs)[0] if through else sg(h_pi)
-        h_c = unroll_together([by.l_dep.q_ind.body], xs)[0] if through or committed else sg(h_q)
+        critic = (by.l_dep if committed else by.l_ind).q_ind  # a committed policy needs one critic alone
+        h_pi, h_q, h_hat = unroll_together([by.j_ind.pi_ind.body, critic.body, targets.q_ind.body], xs)
+        h_b, h_c = sg(h_pi), h_q if committed else sg(h_q)
+        if through:
+            h_b, h_c = unroll_together([by.j_dep.pi_ind.body, by.l_dep.q_ind.body], xs)
         told_b = jax.vmap(lambda v: pooled(self._depends(v), self.dep_pool))(seen.visible)
         told_c = jax.vmap(lambda v: pooled(self._critic_depends(v), self.dep_pool))(seen.visible)
 
         # The independent policy and critic, for all actions of every agent at every step
         l_ind = each(by.j_ind.pi_ind.head)(h_pi)
-        q_ind = each(by.l_ind.q_ind.head)(h_q)
+        q_ind = each(critic.head)(h_q)
         q_ind_hat = each(targets.q_ind.head)(h_hat)
         log_pi_ind = log_policy(l_ind, seen.avail)
 
-        # The dependent ones, given what predecessors do; a committed policy needs one critic alone
-        l_base, q_base = sg(self._base(l_ind)), each(by.l_dep.q_ind.head)(h_c) if committed else sg(q_ind)
+        # The dependent ones, given what predecessors do
+        l_base, q_base = sg(self._base(l_ind)), q_ind if committed else sg(q_ind)
         b_dep, c_dep, c_dep_hat = by.j_dep.b_dep, by.l_dep.c_dep, targets.c_dep
         pi_dep = b_dep.chain(l_base, each(b_dep.own)(h_b), told_b)  # Eq. 10
         q_dep = c_dep.chain(q_base, each(c_dep.own)(h_c), told_c)  # Eq. 13

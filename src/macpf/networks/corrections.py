@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from macpf.networks.gru import unroll
 from macpf.types import EnvSpec, PRNGKey
 
 Pool = Literal["sum/N", "mean", "sum"]
@@ -144,7 +145,7 @@ def choose_in_turn(
         return (actions, told), None
 
     nobody = (jnp.zeros(n_agents, jnp.int32), jnp.zeros((n_agents, units)))
-    (actions, _), _ = jax.lax.scan(turn, nobody, jnp.asarray(starts))
+    (actions, _), _ = jax.lax.scan(turn, nobody, jnp.asarray(starts), unroll=unroll())
     return actions
 
 

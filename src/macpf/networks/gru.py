@@ -4,7 +4,10 @@ The scan of either direction holds only what is sequential: the products with th
 gradient of those weights is one product over all steps, made after the backward scan; left to automatic
 differentiation it would be a sum carried through every step. The three gates (reset, update, candidate)
 are kept as three arrays rather than as slices of one: slices keep a CPU from vectorising the scan's body.
+A GPU, which waits for launches, makes their three products as one.
 """
+
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -15,8 +18,12 @@ Gates = tuple[Float[Array, "..."], ...]  # reset, update, candidate
 
 
 def unroll() -> int:
-    """Steps of the scan compiled into one: a GPU gains by fewer launches, a CPU loses (measured)."""
-    return 1 if jax.default_backend() == "cpu" else 4
+    """Steps of a scan compiled into one: a GPU gains by fewer launches, a CPU loses (measured)."""
+    return 1 if _on_cpu() else 4
+
+
+def _on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
 
 
 def gru_step(
@@ -47,11 +54,25 @@ def _split(cell: eqx.nn.GRUCell) -> tuple[Gates, Gates, Gates, Float[Array, " H"
 
 def _advance(gi: Gates, weights: Gates, bias_n: Float[Array, " H"], h: Float[Array, " H"]):
     """The next hidden state, and what made it: the gates, and the candidate's share of the old state."""
-    rh, zh, nh = (h @ w for w in weights)
+    rh, zh, nh = _times(h, weights)
     m = nh + bias_n
     r, z = jax.nn.sigmoid(gi[0] + rh), jax.nn.sigmoid(gi[1] + zh)
     n = jnp.tanh(gi[2] + r * m)
     return n + z * (h - n), r, z, n, m
+
+
+def _times(h: Float[Array, " H"], weights: Gates) -> Sequence[Float[Array, " H"]]:
+    """The product with the weights of every gate."""
+    if _on_cpu():
+        return [h @ w for w in weights]
+    return jnp.split(h @ jnp.concatenate(weights, axis=1), len(weights))
+
+
+def _times_transposed(gates: Gates, weights: Gates) -> Float[Array, " H"]:
+    """The way back: the sum of every gate's product with its transposed weights."""
+    if _on_cpu():
+        return sum((d @ w.T for d, w in zip(gates, weights, strict=True)), jnp.zeros(()))
+    return jnp.concatenate(gates) @ jnp.concatenate(weights, axis=1).T
 
 
 @jax.custom_vjp
@@ -84,8 +105,7 @@ def _backward(saved, dhs):
         dz = dh * (h - n) * z * (1 - z)
         dr = dn * m * r * (1 - r)
         dm = dn * r
-        through = sum(d @ w.T for d, w in zip((dr, dz, dm), weights, strict=True))
-        return dh * z + through, (dr, dz, dn, dm)
+        return dh * z + _times_transposed((dr, dz, dm), weights), (dr, dz, dn, dm)
 
     rows = (dhs, before, *gates)
     zero = jnp.zeros_like(dhs[0])
