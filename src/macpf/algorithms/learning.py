@@ -31,8 +31,8 @@ class LearnerState(eqx.Module):
 
 def check(gamma: float, lambda_: float, hidden: int, target_period: int) -> None:
     """Refuses hyper-parameters that no algorithm can work with."""
-    require(0 <= gamma <= 1, f"gamma must be in [0, 1], not {gamma}")
-    require(0 <= lambda_ <= 1, f"td_lambda must be in [0, 1], not {lambda_}")
+    require((gamma >= 0) & (gamma <= 1), f"gamma must be in [0, 1], not {gamma}")
+    require((lambda_ >= 0) & (lambda_ <= 1), f"td_lambda must be in [0, 1], not {lambda_}")
     require(min(hidden, target_period) > 0, "hidden and target_period must be positive")
 
 
