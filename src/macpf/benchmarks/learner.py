@@ -135,7 +135,7 @@ def median_ms(iteration: Callable[[], Any], seconds: float) -> float:
 def main(
     seeds: Sequence[int], seconds: float, out: Path | None, algorithms: Sequence[str] = tuple(ALGORITHMS)
 ) -> None:
-    """Times algorithms on every shape, prints the table, and writes the numbers where asked to."""
+    """Times algorithms on every shape, writes the numbers as they come where asked to, prints the table."""
     for name in algorithms:
         if name not in ALGORITHMS:
             raise unknown("algorithm", name, ALGORITHMS)
@@ -143,7 +143,12 @@ def main(
     table = Table(title=f"One training iteration on {device}, ms (x: times MACPF in plain PyTorch)")
     for column in ("algorithm", "shape", "PyTorch", *(f"{n} seed{'s' * (n > 1)}" for n in seeds)):
         table.add_column(column, justify="left" if column in ("algorithm", "shape") else "right")
-    rows: list[dict[str, Any]] = []
+    result: dict[str, Any] = {
+        "command": " ".join(["macpf", *sys.argv[1:]]),
+        "device": device,
+        "versions": {"macpf": __version__, "jax": jax.__version__},
+        "rows": [],
+    }
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("timing", total=len(algorithms) * len(SHAPES) * len(seeds))
         for shape in SHAPES:
@@ -156,14 +161,12 @@ def main(
                     except UserError:  # an algorithm that cannot do this size says so
                         ms[n] = None
                     progress.advance(task)
-                rows.append({"algorithm": name, "shape": asdict(shape), "torch_ms": torch_ms, "ms": ms})
+                row = {"algorithm": name, "shape": asdict(shape), "torch_ms": torch_ms, "ms": ms}
+                result["rows"].append(row)
+                if out is not None:
+                    out.write_text(json.dumps(result, indent=1) + "\n")
                 table.add_row(name, shape.name, _cell(torch_ms), *(_cell(v, torch_ms) for v in ms.values()))
     Console().print(table)
-    if out is not None:
-        versions = {"macpf": __version__, "jax": jax.__version__}
-        command = " ".join(["macpf", *sys.argv[1:]])
-        result = {"command": command, "device": device, "versions": versions, "rows": rows}
-        out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _cell(ms: float | None, against: float | None = None) -> str:
