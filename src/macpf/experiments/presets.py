@@ -60,7 +60,7 @@ def _matrix_game(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
             optimiser=replace(algorithm.optimiser, lr=1e-3),
             critic_speed=3.0,
             delta=1.0,
-            epsilon=Exponential(1.0, 0.01, 0.9998),
+            epsilon=Exponential(1.0, 0.01, 0.99995),
             epsilon_mode="behaviour",
         )
         e = replace(e, replay=10_000)
@@ -90,7 +90,7 @@ def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
         made = replace(made, optimiser=replace(made.optimiser, lr=4e-3, anneal=updates))
     if isinstance(made, MACPF) and made.extraction == "committed":
         slower = replace(made.optimiser, lr=2e-3)
-        made = replace(made, optimiser=slower, critic_speed=2.0, delta=0.3, alpha_ind=0.1)
+        made = replace(made, optimiser=slower, critic_speed=2.0, delta=0.6, alpha_ind=0.2)
     env = replace(e.env, start_spread=3.0)
     parallel = 32 if made.on_policy else 8
     sizes = {"steps": updates * env.horizon, "parallel": parallel, "batch": 64, "burn_in": 100}
