@@ -100,6 +100,7 @@ def test_presets_change_the_defaults(capsys: pytest.CaptureFixture[str]) -> None
         (["evaluate", "mpe/simple-spread", "--controller", "look"], "did you mean look-ahead?"),
         (["evaluate", "mpe/line", "--controller", "stay"], "did you mean mpe/line-control"),
         (["evaluate", "matrix-game", "--controller", "stay"], "no controllers of matrix-game, only of mpe/"),
+        (["evaluate", "smac/3m", "--controller", "hold-the-choke"], "did you mean hold-the-line?"),
         (["evaluate", "mpe/line-control", "--controller", "stay", "--sample"], "no trained policy"),
         (["evaluate", "mpe/line-control", "--controller", "stay", "--policy", "dep"], "no trained policy"),
         (["evaluate", "mpe/line-control", "--controller", "stay", "--episodes", "0"], "must be positive"),

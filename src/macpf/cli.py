@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,8 +15,7 @@ from macpf.algorithms import ALGORITHMS
 from macpf.benchmarks import learner as learner_benchmark
 from macpf.benchmarks import smac as smac_benchmark
 from macpf.envs import TASKS, make
-from macpf.envs.mpe.controllers import CONTROLLERS, Controller
-from macpf.envs.mpe.world import ParticleTask
+from macpf.envs.controllers import controllers_of
 from macpf.errors import UserError, require, unknown
 from macpf.evaluation import score_controller
 from macpf.experiments.experiment import Experiment
@@ -38,6 +38,7 @@ from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, rando
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
+from macpf.types import Controller, Environment
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -238,18 +239,18 @@ def _run(options: EvaluateOptions | PlayOptions) -> Run:
     return load(options.run)
 
 
-def _controller(options: EvaluateOptions | PlayOptions, name: str) -> tuple[ParticleTask, Controller]:
+def _controller(options: EvaluateOptions | PlayOptions, name: str) -> tuple[Environment[Any], Controller]:
     """The task and the controller that a command is about."""
     task = str(options.run)
     env = make(task)
-    if name not in CONTROLLERS:
-        raise unknown("controller", name, CONTROLLERS)
-    known = [task for task in TASKS if isinstance(make(task), ParticleTask)]
-    if not isinstance(env, ParticleTask):
-        raise UserError(f"there are no controllers of {task}, only of {', '.join(known)}")
+    known = controllers_of(env)
+    require(len(known) > 0, f"there are no controllers of {task}, only of mpe/... and smac/...")
+    spelt = name.replace("_", "-")
+    if spelt not in known:
+        raise unknown("controller", name, known)
     no_policy = options.policy == "ind" and not options.sample
     require(no_policy, "a controller is no trained policy: --policy and --sample do not go with it")
-    return env, CONTROLLERS[name]
+    return env, known[spelt]
 
 
 def _require_folder(path: Path) -> None:

@@ -8,10 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from macpf.envs.mpe.controllers import Controller
-from macpf.envs.mpe.world import ParticleTask
 from macpf.rollout import play
-from macpf.types import Algorithm, Environment, PRNGKey, Trajectory
+from macpf.types import Algorithm, Controller, Environment, PRNGKey, Trajectory
 
 AT_ONCE = 500  # episodes of a controller: one that looks ahead considers much in each of them
 
@@ -50,24 +48,24 @@ def score(episodes: Trajectory) -> Evaluation:
 
 
 def score_controller(
-    env: ParticleTask, controller: Controller, key: PRNGKey, *, episodes: int = 1000
+    env: Environment[Any], controller: Controller, key: PRNGKey, *, episodes: int = 1000
 ) -> Evaluation:
     """What a controller written by hand achieves."""
 
     def play_one(key: PRNGKey) -> tuple[Array, Array, Array]:
         reset_key, key = jax.random.split(key)
-        world, _ = env.reset(reset_key)
-        places = controller.plan(env, world)
+        state, _ = env.reset(reset_key)
+        plan = controller.plan(env, state)
 
         def advance(carry, key):
-            world, alive = carry
+            state, alive = carry
             act_key, step_key = jax.random.split(key)
-            world, arrived = env.step(world, controller.act(env, world, places, act_key), step_key)
+            state, arrived = env.step(state, controller.act(env, state, plan, act_key), step_key)
             row = (jnp.where(alive, arrived.reward, 0.0), 1.0 * (alive & arrived.won), 1.0 * alive)
-            return (world, alive & ~(arrived.terminated | arrived.truncated)), row
+            return (state, alive & ~(arrived.terminated | arrived.truncated)), row
 
-        start = (world, jnp.asarray(True))
-        _, rows = jax.lax.scan(advance, start, jax.random.split(key, env.horizon))
+        start = (state, jnp.asarray(True))
+        _, rows = jax.lax.scan(advance, start, jax.random.split(key, env.spec.horizon))
         return jax.tree.map(lambda steps: jnp.sum(steps, axis=0), rows)
 
     play_all = jax.jit(partial(jax.lax.map, play_one, batch_size=AT_ONCE))

@@ -48,8 +48,9 @@ class EvaluateOptions:
         episodes: how many episodes for every seed.
         sample: draw actions instead of taking the likeliest.
         seed: which episodes.
-        controller: instead of a trained policy, a controller of the particle tasks: stay, random, simple,
-            look-ahead (near the best) or fixed (the same, of agents that do not see each other).
+        controller: instead of a trained policy, one written by hand. Of mpe/...: stay, random, simple,
+            look-ahead (near the best) or fixed (the same, of agents that do not see each other); of smac/...:
+            attack-nearest, focus-fire, kite, hold-the-line or, on some maps, hold-the-choke.
     """
 
     run: tyro.conf.Positional[Path]
@@ -71,8 +72,9 @@ class PlayOptions:
         seed: which episodes; `macpf evaluate` plays the same.
         sample: draw actions instead of taking the likeliest.
         learner: the trained seed whose policy acts (the first).
-        controller: instead of a trained policy, a controller of the particle tasks: stay, random, simple,
-            look-ahead or fixed.
+        controller: instead of a trained policy, one written by hand. Of mpe/...: stay, random, simple,
+            look-ahead or fixed; of smac/...: attack-nearest, focus-fire, kite, hold-the-line or, on some
+            maps, hold-the-choke.
         out: the folder for both files (RUN/replays; of a controller, replays).
     """
 

@@ -91,6 +91,15 @@ class Environment(Protocol[EnvState]):
 
 
 @runtime_checkable
+class Controller(Protocol):
+    """A policy written by hand, which knows the whole state: a plan at the start, and how to act on it."""
+
+    def plan(self, env: Any, state: Any, /) -> Any: ...
+
+    def act(self, env: Any, state: Any, plan: Any, key: PRNGKey, /) -> Int[Array, " N"]: ...
+
+
+@runtime_checkable
 class Policy(Protocol):
     """A way to act with what was learned: greedy, or sampled where the policy is stochastic."""
 

@@ -1,14 +1,14 @@
 """Controllers of the particle tasks, written by hand: they know where everybody is, and learn nothing.
 
 What they score says what a task's numbers mean: what is chance, what is near the best, and what is the best
-for agents that do not see each other.
+for agents that do not see each other. Their plan is the place where each agent is to go.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,21 +19,12 @@ from macpf.envs.mpe.matching import matching
 from macpf.envs.mpe.physics import DAMPING, DIRECTIONS, DT, N_ACTIONS, PUSH, Integration, coasting
 from macpf.envs.mpe.world import ParticleTask, World, distances
 from macpf.errors import require
-from macpf.types import PRNGKey
+from macpf.types import Controller, PRNGKey
 
 NOTHING, LEFT, RIGHT, DOWN, UP = range(N_ACTIONS)
 FOREVER = math.inf
 
 Places = Float[Array, "N 2"]
-
-
-@runtime_checkable
-class Controller(Protocol):
-    """Decides at the start of an episode where each agent is to go, and at every step how."""
-
-    def plan(self, env: ParticleTask, world: World) -> Places: ...
-
-    def act(self, env: ParticleTask, world: World, places: Places, key: PRNGKey) -> Int[Array, " N"]: ...
 
 
 def shared_out(env: ParticleTask, world: World) -> Places:

@@ -1,13 +1,12 @@
 """From a run or a controller to a replay, and from a replay to its files."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from macpf.envs.mpe.controllers import Controller
-from macpf.envs.mpe.world import ParticleTask
 from macpf.errors import require
 from macpf.report.replay.data import Family, Replay, replay
 from macpf.report.replay.families import family_of
@@ -16,6 +15,7 @@ from macpf.report.replay.page import to_html
 from macpf.report.replay.record import of_controller, of_policy
 from macpf.runs.directory import write_whole
 from macpf.runs.run import Run
+from macpf.types import Controller, Environment
 
 FEW, MANY = 3, 32  # episodes unless told otherwise: of a task of several steps, and of a game of one
 
@@ -49,14 +49,14 @@ def replay_of_run(
 
 def replay_of_controller(
     task: str,
-    env: ParticleTask,
+    env: Environment[Any],
     name: str,
     controller: Controller,
     episodes: int | None = None,
     seed: int = 0,
 ) -> Replay:
     """Episodes that `score_controller` plays with the key of the same seed."""
-    count = episodes_of(env.horizon, episodes)
+    count = episodes_of(env.spec.horizon, episodes)
     plays = of_controller(env, controller, jax.random.key(seed), episodes=count)
     return replay(task, f"controller {name}", env, family_of(env), plays)
 

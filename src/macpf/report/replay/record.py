@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from macpf.envs.mpe.controllers import Controller
-from macpf.envs.mpe.world import ParticleTask
-from macpf.types import Actions, Algorithm, Environment, Observation, PRNGKey
+from macpf.types import Actions, Algorithm, Controller, Environment, Observation, PRNGKey
 
 # What the agents do in a state of which they see the observation, and what they carry on to the next.
 Choose = Callable[[Any, Any, Observation, PRNGKey], tuple[Actions, Any]]
@@ -86,14 +84,14 @@ def of_policy(
 
 
 def of_controller(
-    env: ParticleTask, controller: Controller, key: PRNGKey, *, episodes: int = 3
+    env: Environment[Any], controller: Controller, key: PRNGKey, *, episodes: int = 3
 ) -> tuple[Played, ...]:
     """Some episodes of a controller written by hand: the first that `score_controller` plays."""
 
-    def choose(places: Any, world: Any, _: Observation, key: PRNGKey) -> tuple[Actions, Any]:
-        return controller.act(env, world, places, key), places
+    def choose(plan: Any, state: Any, _: Observation, key: PRNGKey) -> tuple[Actions, Any]:
+        return controller.act(env, state, plan, key), plan
 
-    return _play_all(env, choose, lambda world: controller.plan(env, world), key, episodes)
+    return _play_all(env, choose, lambda state: controller.plan(env, state), key, episodes)
 
 
 def _play_all(
