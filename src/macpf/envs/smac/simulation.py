@@ -19,16 +19,21 @@ from macpf.types import PRNGKey
 
 @partial(jax.jit, static_argnums=(0, 4))  # compiled once also for those who call `step` line by line
 def simulate(field: Field, battle: Battle, orders: Orders, key: PRNGKey, frames: int) -> Battle:
-    """The battle after some frames under the agents' orders; every shot's extra delay is drawn beforehand.
+    """The battle after some frames under the agents' orders."""
+    delay = delays(field, key)
+    battle, _ = jax.lax.scan(lambda b, _: (frame(field, b, orders, delay), None), battle, None, length=frames)
+    foe, alarm = call_for_help(field, battle, frames)
+    return eqx.tree_at(lambda b: (b.foe, b.alarm), battle, (foe, alarm))
+
+
+def delays(field: Field, key: PRNGKey) -> Float[Array, " U"]:
+    """Every shot's extra delay, drawn beforehand.
 
     No weapon fires twice in the eight frames of a step, so one delay for each unit is enough.
     """
     least, most = field.rules.weapon_delay
-    luck = jax.random.uniform(key, battle.x.shape)
-    delay = least + jnp.floor(luck * (most - least + 1))
-    battle, _ = jax.lax.scan(lambda b, _: (frame(field, b, orders, delay), None), battle, None, length=frames)
-    foe, alarm = call_for_help(field, battle, frames)
-    return eqx.tree_at(lambda b: (b.foe, b.alarm), battle, (foe, alarm))
+    luck = jax.random.uniform(key, (len(field.kinds),))
+    return least + jnp.floor(luck * (most - least + 1))
 
 
 def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"]) -> Battle:
