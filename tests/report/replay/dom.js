@@ -14,6 +14,7 @@ class Pen {
   rect(x, y, w, h) { this.path.push(["rect", x, y, w, h]); }
   moveTo(x, y) { this.path.push(["to", x, y]); }
   lineTo(x, y) { this.path.push(["to", x, y]); }
+  closePath() { this.path.push(["close"]); }
   fill() { this.drawn.push({ fill: this.fillStyle, alpha: this.globalAlpha, path: this.path }); }
   stroke() { this.drawn.push({ stroke: this.strokeStyle, width: this.lineWidth, alpha: this.globalAlpha, path: this.path }); }
   fillText(text, x, y) { this.drawn.push({ text, x, y, fill: this.fillStyle }); }
@@ -35,6 +36,8 @@ class Element {
   send(name, event) { this.listeners[name]({ target: this, preventDefault() {}, ...event }); }
 }
 
+const PAINT_MS = 30; // between two paintings of the page
+let clock = 0;
 const elements = {}, timers = [], page = new Element("document");
 const ids = ["title", "policy", "picture", "chart", "scrubber", "back", "play", "forward", "episode", "speed"];
 for (const id of [...ids, "step", "reward", "total", "actions", "replay"]) elements[id] = new Element("div");
@@ -47,6 +50,8 @@ const window = Object.assign(new Element("window"), {
   matchMedia: () => theme,
   setTimeout: (run, ms) => timers.push({ run, ms }),
   clearTimeout: (id) => { if (id) timers[id - 1] = null; },
+  requestAnimationFrame: (run) => timers.push({ run: () => run((clock += PAINT_MS)), ms: PAINT_MS }),
+  cancelAnimationFrame: (id) => window.clearTimeout(id),
 });
 const document = Object.assign(page, {
   getElementById: (id) => { if (!elements[id]) throw new Error("no element " + id); return elements[id]; },

@@ -51,6 +51,7 @@ def still(env: macpf.SimpleSpread, position: list[list[float]], landmarks: list[
             Played(
                 jax.tree.map(lambda x: np.asarray(x)[None], world),
                 np.zeros((0, n), int),
+                np.zeros((0, 2), np.uint32),
                 np.zeros(0, np.float32),
                 False,
             )
@@ -131,7 +132,8 @@ def test_the_chosen_cell_is_framed_and_counted() -> None:
 def test_games_of_any_number_of_agents(payoff: tuple) -> None:
     env = macpf.MatrixGame(payoff)
     joint = np.zeros((1, env.spec.n_agents), int)
-    played = Played((), joint, np.asarray([payoff[0]], np.float32).reshape(-1)[:1], False)
+    keys = np.zeros((1, 2), np.uint32)
+    played = Played((), joint, keys, np.asarray([payoff[0]], np.float32).reshape(-1)[:1], False)
     shown = replay("game", "any", env, family_of(env), [played])
     texts = [s.text for s in shown.backdrop if isinstance(s, Text)]
     assert [f"{x:g}" for x in env.table.reshape(-1)] == [t for t in texts if t[-1].isdigit()]
@@ -163,7 +165,7 @@ def test_a_task_of_ones_own_brings_its_family() -> None:
         dot = (Circle(0.0, 0.0, 0.1, Colour.AGENT_1),)
         return Drawing(View(-1.0, -1.0, 2.0, 2.0), (), tuple((dot,) * (p.steps + 1) for p in plays))
 
-    shown = replay_of_run(game_run(), "ind", 1, family=Family(lambda env: ["w", "x", "y", "z"], draw))
+    shown = replay_of_run(game_run(), "ind", 1, family=Family(lambda env, agent: ["w", "x", "y", "z"], draw))
     assert [frame.shapes for frame in shown.episodes[0].frames] == [
         (Circle(0.0, 0.0, 0.1, Colour.AGENT_1),)
     ] * 2

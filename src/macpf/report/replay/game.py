@@ -9,7 +9,7 @@ from macpf.errors import require
 from macpf.report.joint import LARGEST, LETTERS
 from macpf.report.replay.data import Drawing, Family
 from macpf.report.replay.record import Played
-from macpf.report.replay.shapes import Circle, Colour, Rect, Shape, Text, View, of_agent
+from macpf.report.replay.shapes import Circle, Colour, Plain, Rect, Text, View, of_agent
 
 GAP = 0.05
 ROOMY = 12  # columns: where there are more, cells have no words in them
@@ -30,7 +30,7 @@ def draw(env: MatrixGame, plays: Sequence[Played]) -> Drawing:
     return Drawing(view, tuple(_backdrop(env)), pictures)
 
 
-def names(env: MatrixGame) -> tuple[str, ...]:
+def names(env: MatrixGame, agent: int) -> tuple[str, ...]:
     """Letters for the actions."""
     return tuple(LETTERS[a % 26] for a in range(env.spec.n_actions))
 
@@ -43,7 +43,7 @@ def _size(env: MatrixGame) -> tuple[int, int]:
     return rows, env.table.size // rows
 
 
-def _backdrop(env: MatrixGame) -> Iterator[Shape]:
+def _backdrop(env: MatrixGame) -> Iterator[Plain]:
     """Payoffs, green above 0 and red below, and the headings."""
     rows, columns = _size(env)
     table = env.table.reshape(rows, columns)
@@ -67,7 +67,7 @@ def _backdrop(env: MatrixGame) -> Iterator[Shape]:
                 yield Text(j + 0.5, 0.28, word, size, of_agent(1), bold=True)
 
 
-def _shares(env: MatrixGame, counts: np.ndarray) -> Iterator[Shape]:
+def _shares(env: MatrixGame, counts: np.ndarray) -> Iterator[Plain]:
     """A bar at the foot of each cell: its share of the choices so far."""
     _, columns = _size(env)
     of = max(int(np.sum(counts)), 1)
@@ -82,7 +82,7 @@ def _shares(env: MatrixGame, counts: np.ndarray) -> Iterator[Shape]:
                 yield Text(j + 0.5, y + 0.19, f"{count} of {of}", 0.135, Colour.SOFT)
 
 
-def _choice(env: MatrixGame, cell: int) -> Iterator[Shape]:
+def _choice(env: MatrixGame, cell: int) -> Iterator[Plain]:
     """The chosen cell, framed, and its row and column marked."""
     i, j = divmod(cell, _size(env)[1])
     yield Rect(j + GAP / 2, -i - 1 + GAP / 2, 1 - GAP, 1 - GAP, stroke=Colour.ACCENT, width=0.06)

@@ -1,7 +1,7 @@
 """A replay as an animated GIF: the same shapes as in the page, in the light theme."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,14 +11,15 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw, ImageFont
 
-from macpf.report.replay.data import Replay
-from macpf.report.replay.shapes import LIGHT, Circle, Colour, Line, Point, Rect, Shape, Text, View
+from macpf.report.replay.data import Episode, Replay
+from macpf.report.replay.motion import at_rest, on_the_way
+from macpf.report.replay.shapes import LIGHT, Circle, Colour, Line, Plain, Point, Polygon, Rect, Text, View
 
 SMOOTH = 3  # drawn so many times as large, then made smaller
 CAPTION = 54  # pixels below the picture
-STEP_MS, HOLD_MS = 120, 1200  # a frame, and the last of an episode
-FINEST = 64  # colours of the GIF
-LONGEST = 400  # frames; more are for the page alone
+STEP_MS, HOLD_MS = 120, 1200  # an image, and the last of an episode
+FINEST = 80  # colours of the GIF
+LONGEST = 400  # images; more are for the page alone
 
 
 def to_gif(shown: Replay, size: int = 420, tell: Callable[[], None] = lambda: None) -> bytes:
@@ -27,22 +28,37 @@ def to_gif(shown: Replay, size: int = 420, tell: Callable[[], None] = lambda: No
     images, durations = [], []
     for number, episode in enumerate(shown.episodes):
         last = len(episode.frames) - 1
-        for t in range(last + 1):
-            images.append(_image(shown, backdrop, number, t))
-            durations.append(HOLD_MS if t == last else STEP_MS if last > 1 else HOLD_MS // 3)
+        for t, share in _times(shown, episode):
+            images.append(_image(shown, backdrop, number, t, share))
+            ends = t == last and share is None
+            durations.append(HOLD_MS if ends else STEP_MS if last > 1 else HOLD_MS // 3)
             tell()
     return _encode(images, durations)
 
 
 def beginning(shown: Replay) -> Replay:
     """As many whole episodes as an animation holds, and at least one."""
-    frames = np.cumsum([len(episode.frames) for episode in shown.episodes])
-    return replace(shown, episodes=shown.episodes[: max(1, int(np.sum(frames <= LONGEST)))])
+    images = np.cumsum([len(_times(shown, episode)) for episode in shown.episodes])
+    return replace(shown, episodes=shown.episodes[: max(1, int(np.sum(images <= LONGEST)))])
 
 
 def still(shown: Replay, episode: int, t: int, size: int = 420) -> Image.Image:
     """One frame as an image."""
-    return _image(shown, _backdrop(shown, size), episode, t)
+    return _image(shown, _backdrop(shown, size), episode, t, None)
+
+
+def images_of(shown: Replay) -> int:
+    """How many images the animation of a replay has."""
+    return sum(len(_times(shown, episode)) for episode in shown.episodes)
+
+
+def _times(shown: Replay, episode: Episode) -> list[tuple[int, float | None]]:
+    """When there is an image: at rest at every frame or, where a step takes longer, some on the way."""
+    some, last = max(1, round(shown.step_ms / STEP_MS)), len(episode.frames) - 1
+    if some == 1:
+        return [(t, None) for t in range(last + 1)]
+    on_the_way = [(t, (k + 0.5) / some) for t in range(1, last + 1) for k in range(some)]
+    return [(0, None), *on_the_way, (last, None)]
 
 
 def _backdrop(shown: Replay, size: int) -> Image.Image:
@@ -53,17 +69,23 @@ def _backdrop(shown: Replay, size: int) -> Image.Image:
     return image
 
 
-def _image(shown: Replay, backdrop: Image.Image, episode: int, t: int) -> Image.Image:
-    """A frame before the backdrop, with its caption below."""
-    frames = shown.episodes[episode].frames
+def _image(shown: Replay, backdrop: Image.Image, episode: int, t: int, share: float | None) -> Image.Image:
+    """A frame, or what leads to it, before the backdrop, with its caption below."""
+    frames, outcome = shown.episodes[episode].frames, shown.episodes[episode].outcome
     picture = backdrop.copy()
-    _paint(picture, shown.view, frames[t].shapes)
+    if share is None:
+        shapes = at_rest(shown.figures, frames[t])
+    else:
+        shapes = on_the_way(shown.figures, frames[t - 1], frames[t], share)
+    _paint(picture, shown.view, shapes)
     picture = picture.resize((picture.width // SMOOTH, picture.height // SMOOTH), Image.Resampling.BOX)
     whole = Image.new("RGB", (picture.width, picture.height + CAPTION), LIGHT[Colour.PAPER])
     whole.paste(picture, (0, 0))
     pen, top, right = ImageDraw.Draw(whole), picture.height, picture.width - 12
     ink, soft = LIGHT[Colour.INK], LIGHT[Colour.SOFT]
     words = f"episode {episode + 1} of {len(shown.episodes)}    step {t} of {len(frames) - 1}"
+    if outcome and share is None and t == len(frames) - 1:
+        words += f" · {outcome}"
     pen.line([(12, top + 2), (right, top + 2)], fill=LIGHT[Colour.GRID])
     title = _fitting(f"{shown.title} · {shown.policy}", right - 12)
     pen.text((12, top + 18), title, ink, _font(13, bold=True), anchor="lm")
@@ -72,7 +94,7 @@ def _image(shown: Replay, backdrop: Image.Image, episode: int, t: int) -> Image.
     return whole
 
 
-def _paint(image: Image.Image, view: View, shapes: tuple[Shape, ...]) -> None:
+def _paint(image: Image.Image, view: View, shapes: Iterable[Plain]) -> None:
     """Draws shapes on an image that shows a view; those one can see through are laid over it."""
     scale = image.width / view.width
 
@@ -84,7 +106,7 @@ def _paint(image: Image.Image, view: View, shapes: tuple[Shape, ...]) -> None:
         _draw(pen, shape, at, scale)
 
 
-def _draw(pen: ImageDraw.ImageDraw, shape: Shape, at: Callable[[float, float], Point], scale: float) -> None:
+def _draw(pen: ImageDraw.ImageDraw, shape: Plain, at: Callable[[float, float], Point], scale: float) -> None:
     """One shape."""
     match shape:
         case Circle(x, y, r, fill, stroke, width, alpha):
@@ -103,6 +125,13 @@ def _draw(pen: ImageDraw.ImageDraw, shape: Shape, at: Callable[[float, float], P
                 o, thick = width * scale / 2, max(1, round(width * scale))
                 box = (left - o, high - o, right + o, low + o)
                 pen.rectangle(box, outline=_rgba(stroke, alpha), width=thick)
+        case Polygon(points, fill, stroke, width, alpha):
+            corners = [at(*p) for p in points]
+            if fill is not None:
+                pen.polygon(corners, fill=_rgba(fill, alpha))
+            if stroke is not None:
+                rim, thick = [*corners, *corners[:2]], max(1, round(width * scale))
+                pen.line(rim, fill=_rgba(stroke, alpha), width=thick, joint="curve")
         case Line(points, stroke, width, alpha, dash):
             parts = _dashes(points, dash) if dash else [points]
             thick = max(1, round(width * scale))

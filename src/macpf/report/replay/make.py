@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from macpf.errors import require
 from macpf.report.replay.data import Family, Replay, replay
 from macpf.report.replay.families import family_of
-from macpf.report.replay.gif import beginning, to_gif
+from macpf.report.replay.gif import beginning, images_of, to_gif
 from macpf.report.replay.page import to_html
 from macpf.report.replay.record import of_controller, of_policy
 from macpf.runs.directory import write_whole
@@ -75,7 +75,7 @@ def write(shown: Replay, folder: Path, name: str, console: Console | None = None
     first = beginning(shown)
     seen = console is not None and console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=not seen) as progress:
-        task = progress.add_task("drawing", total=sum(len(e.frames) for e in first.episodes))
+        task = progress.add_task("drawing", total=images_of(first))
         gif = to_gif(first, tell=lambda: progress.advance(task))
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(page, to_html(shown))

@@ -16,7 +16,7 @@ from macpf.envs.mpe.spread import SimpleSpread
 from macpf.envs.mpe.world import ParticleTask
 from macpf.report.replay.data import Drawing, Family
 from macpf.report.replay.record import Played
-from macpf.report.replay.shapes import Circle, Colour, Line, Rect, Shape, Text, View, of_agent
+from macpf.report.replay.shapes import Circle, Colour, Line, Plain, Rect, Text, View, of_agent
 
 ACTIONS = ("stay", "left", "right", "down", "up")
 MARGIN = 0.12
@@ -29,8 +29,8 @@ Points = Float[np.ndarray, "_ 2"]
 class Ground:
     """What there is of one moment besides the agents: under them, and over them."""
 
-    under: tuple[Shape, ...]
-    over: tuple[Shape, ...] = ()
+    under: tuple[Plain, ...]
+    over: tuple[Plain, ...] = ()
 
 
 # Of the landmarks, the places and the agents at one moment.
@@ -80,15 +80,15 @@ def draw_line(env: LineControl, plays: Sequence[Played]) -> Drawing:
     return _draw(env, plays, lay)
 
 
-SPREAD = Family(lambda env: ACTIONS, draw_spread)
-FORMATION = Family(lambda env: ACTIONS, draw_formation)
-LINE = Family(lambda env: ACTIONS, draw_line)
+SPREAD = Family(lambda env, agent: ACTIONS, draw_spread)
+FORMATION = Family(lambda env, agent: ACTIONS, draw_formation)
+LINE = Family(lambda env, agent: ACTIONS, draw_line)
 
 
 def _draw(env: ParticleTask, plays: Sequence[Played], lay: Lay) -> Drawing:
     """The pictures of a task that differs from others by the ground of its agents."""
 
-    def pictures(played: Played) -> tuple[tuple[Shape, ...], ...]:
+    def pictures(played: Played) -> tuple[tuple[Plain, ...], ...]:
         world = played.states
         moments = zip(world.landmarks, np.asarray(jax.vmap(env.slots)(world)), world.position, strict=True)
         grounds = [lay(*moment) for moment in moments]
@@ -100,7 +100,7 @@ def _draw(env: ParticleTask, plays: Sequence[Played], lay: Lay) -> Drawing:
     return Drawing(_view(plays), _backdrop(), tuple(map(pictures, plays)))
 
 
-def _discs(env: ParticleTask, played: Played, t: int) -> Iterator[Shape]:
+def _discs(env: ParticleTask, played: Played, t: int) -> Iterator[Plain]:
     """Every agent's path so far, then its push and its disc."""
     paths = np.moveaxis(played.states.position[: t + 1], 1, 0)
     for i, path in enumerate(paths):
@@ -112,7 +112,7 @@ def _discs(env: ParticleTask, played: Played, t: int) -> Iterator[Shape]:
         yield Circle(*_xy(path[-1]), env.radius, of_agent(i))
 
 
-def _numbers(env: ParticleTask, agents: Points) -> Iterator[Shape]:
+def _numbers(env: ParticleTask, agents: Points) -> Iterator[Plain]:
     """The agents' numbers, beside their discs, where no arrow is."""
     aside = 0.75 * env.radius + 0.06
     for i, agent in enumerate(agents):
@@ -120,7 +120,7 @@ def _numbers(env: ParticleTask, agents: Points) -> Iterator[Shape]:
         yield Text(x + aside, y + aside, str(i + 1), LABEL, of_agent(i), bold=True)
 
 
-def _arrow(at: np.ndarray, d: np.ndarray, radius: float, colour: Colour) -> Iterator[Shape]:
+def _arrow(at: np.ndarray, d: np.ndarray, radius: float, colour: Colour) -> Iterator[Plain]:
     """From the rim of a disc, in a direction."""
     across = np.asarray((-d[1], d[0]))
     tip = at + (radius + 0.085) * d
@@ -128,7 +128,7 @@ def _arrow(at: np.ndarray, d: np.ndarray, radius: float, colour: Colour) -> Iter
     yield Line((_xy(tip - 0.035 * (d + across)), _xy(tip), _xy(tip - 0.035 * (d - across))), colour, 0.018)
 
 
-def _shared_out(env: ParticleTask, agents: Points, places: Points) -> Iterator[Shape]:
+def _shared_out(env: ParticleTask, agents: Points, places: Points) -> Iterator[Plain]:
     """Places, each a ring that fits round an agent, tied to its agent in the best matching."""
     distance = _distances(agents, places)
     for i, j in _matching(distance):
@@ -138,20 +138,20 @@ def _shared_out(env: ParticleTask, agents: Points, places: Points) -> Iterator[S
         yield Circle(*_xy(places[j]), env.radius + 0.022, stroke=colour, width=0.016)
 
 
-def _landmark(at: np.ndarray, reached: bool) -> Shape:
+def _landmark(at: np.ndarray, reached: bool) -> Plain:
     """A landmark that an agent may hide: a ring, or a green disc on the agent that covers it."""
     if reached:
         return Circle(*_xy(at), 0.065, fill=Colour.GOOD, stroke=Colour.PAPER, width=0.016)
     return Circle(*_xy(at), 0.06, fill=Colour.PAPER, stroke=Colour.SOFT, width=0.016)
 
 
-def _tie(agent: np.ndarray, place: np.ndarray, reached: bool) -> Shape:
+def _tie(agent: np.ndarray, place: np.ndarray, reached: bool) -> Plain:
     return Line(
         (_xy(agent), _xy(place)), Colour.GOOD if reached else Colour.SOFT, 0.007, alpha=0.7, dash=0.03
     )
 
 
-def _backdrop() -> tuple[Shape, ...]:
+def _backdrop() -> tuple[Plain, ...]:
     """The square where agents start, with a grid."""
     ticks = [-0.5, 0.0, 0.5]
     grid = chain.from_iterable(

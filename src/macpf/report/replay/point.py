@@ -7,7 +7,7 @@ import numpy as np
 from macpf.envs.multi_goal import DIRECTIONS, MultiGoal
 from macpf.report.replay.data import Drawing, Family
 from macpf.report.replay.record import Played
-from macpf.report.replay.shapes import Circle, Colour, Line, Rect, Shape, View, of_agent
+from macpf.report.replay.shapes import Circle, Colour, Line, Plain, Rect, View, of_agent
 
 ACTIONS = ("right", "up", "left", "down")
 RINGS = np.linspace(2.0, 0.2, 10)  # of a hill, in widths of its Gaussian
@@ -22,10 +22,10 @@ def draw(env: MultiGoal, plays: Sequence[Played]) -> Drawing:
     return Drawing(View(-half, -half, 2 * half, 2 * half), tuple(_backdrop(env)), pictures)
 
 
-POINT = Family(lambda env: ACTIONS, draw)
+POINT = Family(lambda env, agent: ACTIONS, draw)
 
 
-def _moment(env: MultiGoal, played: Played, t: int) -> Iterator[Shape]:
+def _moment(env: MultiGoal, played: Played, t: int) -> Iterator[Plain]:
     path = played.states.position[: t + 1].astype(float)
     x, y = map(float, path[-1])
     u = env.bound / 7
@@ -41,7 +41,7 @@ def _moment(env: MultiGoal, played: Played, t: int) -> Iterator[Shape]:
     yield Circle(x, y, 0.27 * u, fill=Colour.INK)
 
 
-def _arrow(at: np.ndarray, d: np.ndarray, i: int, env: MultiGoal) -> Iterator[Shape]:
+def _arrow(at: np.ndarray, d: np.ndarray, i: int, env: MultiGoal) -> Iterator[Plain]:
     """The way that an agent chose, drawn beside those of the others."""
     u = env.bound / 7
     across = np.asarray((-d[1], d[0]))
@@ -52,7 +52,7 @@ def _arrow(at: np.ndarray, d: np.ndarray, i: int, env: MultiGoal) -> Iterator[Sh
     yield Line(tuple((float(p[0]), float(p[1])) for p in barbs), of_agent(i), 0.13 * u)
 
 
-def _backdrop(env: MultiGoal) -> Iterator[Shape]:
+def _backdrop(env: MultiGoal) -> Iterator[Plain]:
     """A hill at every goal, the axes, and the walls."""
     b, u = env.bound, env.bound / 7
     yield Line(((-b, 0.0), (b, 0.0)), Colour.GRID, 0.04 * u)

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from macpf.types import Actions, Algorithm, Controller, Environment, Observation, PRNGKey
 
@@ -22,6 +22,7 @@ class Record(eqx.Module):
 
     states: Any
     actions: Int[Array, "*b N"]
+    keys: UInt32[Array, "*b 2"]
     reward: Float[Array, "*b"]
     won: Bool[Array, "*b"]
     mask: Bool[Array, "*b"]
@@ -29,10 +30,14 @@ class Record(eqx.Module):
 
 @dataclass(frozen=True)
 class Played:
-    """One episode as it was, without padding: T + 1 states (numpy), T joint actions and rewards."""
+    """One episode as it was, without padding: T + 1 states (numpy), T joint actions and rewards.
+
+    With `keys`, the words of the keys that `env.step` was given, a step can be looked at again.
+    """
 
     states: Any
     actions: Int[np.ndarray, "T N"]
+    keys: UInt32[np.ndarray, "T 2"]
     reward: Float[np.ndarray, " T"]
     won: bool
 
@@ -56,7 +61,8 @@ def record(env: Environment[Any], choose: Choose, begin: Callable[[Any], Any], k
             (state_next, arrived.observation),
             (state, observation),
         )
-        row = (state_next, actions, jnp.where(alive, arrived.reward, 0.0), alive & arrived.won, alive)
+        reward, key_data = jnp.where(alive, arrived.reward, 0.0), jax.random.key_data(step_key)
+        row = (state_next, actions, key_data, reward, alive & arrived.won, alive)
         return (state_next, observation, carried, alive & ~(arrived.terminated | arrived.truncated)), row
 
     start = (state, first.observation, begin(state), jnp.asarray(True))
@@ -107,5 +113,5 @@ def _cut(episode: Record) -> Played:
     """An episode without its padding."""
     steps = int(np.sum(episode.mask))
     states = jax.tree.map(lambda x: x[: steps + 1], episode.states)
-    won = bool(np.any(episode.won))
-    return Played(states, np.asarray(episode.actions[:steps]), np.asarray(episode.reward[:steps]), won)
+    actions, keys, reward = (np.asarray(x[:steps]) for x in (episode.actions, episode.keys, episode.reward))
+    return Played(states, actions, keys, reward, bool(np.any(episode.won)))

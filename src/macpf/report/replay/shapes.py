@@ -17,6 +17,13 @@ class Colour(StrEnum):
     GOOD = "good"
     BAD = "bad"
     ACCENT = "accent"
+    ALLY = "ally"
+    ENEMY = "enemy"
+    SHIELD = "shield"
+    ENERGY = "energy"
+    GROUND = "ground"
+    CLIFF = "cliff"
+    WALL = "wall"
     AGENT_1 = "agent_1"
     AGENT_2 = "agent_2"
     AGENT_3 = "agent_3"
@@ -37,6 +44,13 @@ LIGHT: Theme = {
     Colour.GOOD: "#1a9c6b",
     Colour.BAD: "#d64545",
     Colour.ACCENT: "#f2a900",
+    Colour.ALLY: "#2463d6",
+    Colour.ENEMY: "#d13b3b",
+    Colour.SHIELD: "#22a7d8",
+    Colour.ENERGY: "#9a5be0",
+    Colour.GROUND: "#f1f0ea",
+    Colour.CLIFF: "#d9cfbd",
+    Colour.WALL: "#b9bec6",
     Colour.AGENT_1: "#2f6fde",
     Colour.AGENT_2: "#e8702a",
     Colour.AGENT_3: "#8a4fd3",
@@ -54,6 +68,13 @@ DARK: Theme = {
     Colour.GOOD: "#3ecf97",
     Colour.BAD: "#ff7070",
     Colour.ACCENT: "#ffc53d",
+    Colour.ALLY: "#5b97ff",
+    Colour.ENEMY: "#ff6464",
+    Colour.SHIELD: "#5bd0f5",
+    Colour.ENERGY: "#c193ff",
+    Colour.GROUND: "#232b36",
+    Colour.CLIFF: "#3d3a33",
+    Colour.WALL: "#0d1117",
     Colour.AGENT_1: "#6ba1ff",
     Colour.AGENT_2: "#ff9a5c",
     Colour.AGENT_3: "#b98aff",
@@ -107,6 +128,17 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Polygon:
+    """The area within some corners, filled, outlined, or both."""
+
+    points: tuple[Point, ...]
+    fill: Colour | None = None
+    stroke: Colour | None = None
+    width: float = 0.0
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True)
 class Rect:
     """A rectangle with its lower left corner at (x, y), filled, outlined, or both."""
 
@@ -134,4 +166,43 @@ class Text:
     alpha: float = 1.0
 
 
-Shape = Circle | Line | Rect | Text
+Plain = Circle | Line | Polygon | Rect | Text
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Part of a figure: a rectangle, as much of its width as a sprite's level says."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+    fill: Colour
+
+
+Figure = tuple[Plain | Bar, ...]  # around (0, 0)
+
+
+@dataclass(frozen=True)
+class Sprite:
+    """A figure of the drawing, by its number, on its way through the step that led to the frame.
+
+    `moments` are evenly spread from the start of the step to its end (one is enough for who stands still);
+    each has x, y and a level from 0 to 1 for every bar. `until`: the share of the step after which it is
+    gone, for one that is not there at the end.
+    """
+
+    figure: int
+    moments: tuple[tuple[float, ...], ...]
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class Flash:
+    """A shape that lights up when a share of the step has passed, and fades."""
+
+    shape: Plain
+    since: float
+
+
+Shape = Plain | Sprite | Flash

@@ -3,17 +3,30 @@
   const element = (id) => document.getElementById(id);
   const replay = JSON.parse(element("replay").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const FRAME_MS = 140, HOLD_MS = 1100, CHART_HEIGHT = 64, FONT = "system-ui, 'DejaVu Sans', sans-serif";
-  const now = { episode: 0, frame: 0, playing: false, timer: 0 };
+  const HOLD_MS = 1100, LONGEST_MS = 40, FADE = 0.6, CHART_HEIGHT = 64, TALLEST = 62;
+  const FONT = "system-ui, 'DejaVu Sans', sans-serif";
+  // `share`: how much of the step to the frame has passed; 1 is at rest, which all is that does not move.
+  const now = { episode: 0, frame: 0, share: 1, playing: false, timer: 0, glide: 0, time: 0 };
+  const moving = replay.figures.length > 0;
 
   const frames = () => replay.episodes[now.episode].frames;
   const theme = () => replay.themes[dark.matches ? "dark" : "light"];
   const told = (x) => (x === null ? "–" : x.toFixed(2));
   const clamp = (x, most) => Math.max(0, Math.min(most, x));
-  const agentColour = (i) => {
-    const colours = Object.keys(theme()).filter((name) => name.startsWith("agent_"));
-    return theme()[colours[i % colours.length]];
-  };
+
+  // A sprite comes as whole numbers: its figure, when it is gone, its first moment, how the others differ.
+  function unpacked([number, until, ...numbers]) {
+    const figure = replay.figures[number], { left, bottom } = replay.view;
+    const wide = 2 + figure.filter((part) => part.kind === "bar").length, moments = [];
+    const sums = numbers.slice(0, wide).map(() => 0);
+    for (let k = 0; k < numbers.length; k += wide) {
+      sums.forEach((_, c) => (sums[c] += numbers[k + c]));
+      const [x, y, ...levels] = sums;
+      const full = levels.map((level) => level / replay.full);
+      moments.push([left + x * replay.grain, bottom + y * replay.grain, ...full]);
+    }
+    return { kind: "sprite", figure, until, moments };
+  }
 
   // The canvas in device pixels, its context in CSS pixels.
   function sized(canvas, height) {
@@ -28,6 +41,13 @@
     return { pen, width, high };
   }
 
+  // Where a sprite is by now, and how full its bars are.
+  function moment({ moments }) {
+    const last = moments.length - 1, k = clamp(Math.floor(now.share * last), Math.max(last - 1, 0));
+    const after = moments[Math.min(k + 1, last)], part = now.share * last - k;
+    return moments[k].map((value, c) => value + part * (after[c] - value));
+  }
+
   const painters = {
     circle(pen, s, at, scale) {
       pen.beginPath();
@@ -39,9 +59,13 @@
       pen.rect(...at(s.x, s.y + s.h), s.w * scale, s.h * scale);
       finish(pen, s, scale);
     },
+    polygon(pen, s, at, scale) {
+      trace(pen, s, at);
+      pen.closePath();
+      finish(pen, s, scale);
+    },
     line(pen, s, at, scale) {
-      pen.beginPath();
-      s.points.forEach(([x, y], k) => (k ? pen.lineTo(...at(x, y)) : pen.moveTo(...at(x, y))));
+      trace(pen, s, at);
       pen.setLineDash(s.dash ? [s.dash * scale, s.dash * scale] : []);
       finish(pen, s, scale);
       pen.setLineDash([]);
@@ -53,7 +77,32 @@
       pen.fillStyle = theme()[s.fill || "ink"];
       pen.fillText(s.text, ...at(s.x, s.y));
     },
+    sprite(pen, s, at, scale) {
+      if (s.until !== null && now.share >= s.until) return;
+      const [left, bottom, ...levels] = moment(s);
+      for (const part of s.figure) {
+        const shape = part.kind === "bar" ? { ...part, kind: "rect", w: part.w * levels.shift() } : part;
+        paint(pen, shape, (x, y) => at(left + x, bottom + y), scale, 1);
+      }
+    },
   };
+
+  function paint(pen, shape, at, scale, strength) {
+    if (strength <= 0) return;
+    pen.globalAlpha = strength * (shape.alpha === undefined ? 1 : shape.alpha);
+    painters[shape.kind](pen, shape, at, scale);
+  }
+
+  // How bright a shape is at an age, in steps: a flash fades, but at rest all that flashed can be seen.
+  function strength(shape, age) {
+    if (shape.since === undefined || now.share === 1) return 1;
+    return age < 0 ? 0 : 1 - age / FADE;
+  }
+
+  function trace(pen, s, at) {
+    pen.beginPath();
+    s.points.forEach(([x, y], k) => (k ? pen.lineTo(...at(x, y)) : pen.moveTo(...at(x, y))));
+  }
 
   function finish(pen, s, scale) {
     if (s.fill) {
@@ -72,10 +121,11 @@
     const { pen, width, high } = sized(element("picture"));
     const view = replay.view, scale = width / view.width;
     const at = (x, y) => [(x - view.left) * scale, high - (y - view.bottom) * scale];
-    for (const shape of replay.backdrop.concat(frames()[now.frame].shapes)) {
-      pen.globalAlpha = shape.alpha === undefined ? 1 : shape.alpha;
-      painters[shape.kind](pen, shape, at, scale);
-    }
+    for (const shape of replay.backdrop.concat(frames()[now.frame].shapes))
+      paint(pen, shape, at, scale, strength(shape, now.share - shape.since));
+    const before = now.share < 1 ? frames()[now.frame - 1].shapes : [];
+    for (const shape of before.filter((s) => s.since !== undefined))
+      paint(pen, shape, at, scale, strength(shape, 1 + now.share - shape.since));
     pen.globalAlpha = 1;
   }
 
@@ -103,16 +153,15 @@
   function listActions(names) {
     const list = element("actions");
     list.replaceChildren();
-    const agents = names.length || frames()[frames().length - 1].actions.length;
-    for (let i = 0; i < agents; i++) {
+    replay.agents.forEach(({ name, colour }, i) => {
       const item = document.createElement("li"), dot = document.createElement("i");
       const who = document.createElement("span"), what = document.createElement("b");
-      dot.style.background = agentColour(i);
-      who.textContent = `agent ${i + 1}`;
+      dot.style.background = theme()[colour];
+      who.textContent = name;
       what.textContent = names[i] || "–";
       item.append(dot, who, what);
       list.append(item);
-    }
+    });
   }
 
   function show() {
@@ -120,8 +169,8 @@
     element("scrubber").max = String(last);
     element("scrubber").value = String(now.frame);
     element("episode").value = String(now.episode);
-    const won = now.frame === last && replay.episodes[now.episode].won ? " · won" : "";
-    element("step").textContent = `${now.frame} of ${last}${won}`;
+    const { outcome } = replay.episodes[now.episode];
+    element("step").textContent = `${now.frame} of ${last}${now.frame === last && outcome ? ` · ${outcome}` : ""}`;
     element("reward").textContent = now.frame ? told(frame.reward) : "–";
     element("total").textContent = told(frame.total);
     listActions(frame.actions);
@@ -129,9 +178,10 @@
     drawChart();
   }
 
-  function go(episode, frame) {
+  function go(episode, frame, share = 1) {
     now.episode = (episode + replay.episodes.length) % replay.episodes.length;
     now.frame = clamp(frame, frames().length - 1);
+    now.share = share;
     show();
   }
 
@@ -139,16 +189,32 @@
   function advance() {
     const atEnd = now.frame >= frames().length - 1;
     if (atEnd) go(now.episode + 1, 0);
-    else go(now.episode, now.frame + 1);
+    else go(now.episode, now.frame + 1, moving ? 0 : 1);
+    schedule();
+  }
+
+  const speed = () => Number(element("speed").value);
+
+  // A little further on the way to a frame, and from there towards the next.
+  function glide(time) {
+    const share = now.share + (Math.min(time - now.time, LONGEST_MS) * speed()) / replay.step_ms;
+    now.time = time;
+    if (share < 1) {
+      now.share = share;
+      drawPicture();
+    } else if (now.frame < frames().length - 1) go(now.episode, now.frame + 1, share - 1);
+    else go(now.episode, now.frame);
     schedule();
   }
 
   function schedule() {
     window.clearTimeout(now.timer);
+    window.cancelAnimationFrame(now.glide);
     if (!now.playing) return;
-    const last = frames().length - 1, pace = last > 1 ? FRAME_MS : HOLD_MS / 3;
+    const last = frames().length - 1, pace = last > 1 ? replay.step_ms : HOLD_MS / 3;
     const wait = now.frame >= last ? HOLD_MS : pace;
-    now.timer = window.setTimeout(advance, wait / Number(element("speed").value));
+    if (now.share < 1) now.glide = window.requestAnimationFrame(glide);
+    else now.timer = window.setTimeout(advance, wait / speed());
   }
 
   function play(playing) {
@@ -195,13 +261,16 @@
     dark.addEventListener("change", show);
   }
 
+  for (const frame of replay.episodes.flatMap((episode) => episode.frames))
+    frame.shapes = frame.shapes.map((shape) => (Array.isArray(shape) ? unpacked(shape) : shape));
+  element("picture").style.width = `min(100%, ${(TALLEST * replay.view.width) / replay.view.height}vh)`;
   element("title").textContent = replay.title;
   element("policy").textContent = replay.policy;
   replay.episodes.forEach((episode, k) => {
     const option = document.createElement("option");
     option.value = String(k);
     const total = episode.frames[episode.frames.length - 1].total;
-    option.textContent = `${k + 1} (return ${told(total)}${episode.won ? ", won" : ""})`;
+    option.textContent = `${k + 1} (return ${told(total)}${episode.outcome && `, ${episode.outcome}`})`;
     element("episode").append(option);
   });
   listen();
