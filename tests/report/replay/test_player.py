@@ -12,7 +12,7 @@ from macpf.report.replay import Circle, Line, Rect, Replay, Text
 from macpf.report.replay.motion import at_rest, on_the_way
 from macpf.report.replay.page import to_html
 from macpf.report.replay.shapes import DARK, LIGHT, Plain, Polygon, Theme
-from tests.report.replay.plays import of_game, of_spread
+from tests.report.replay.plays import of_battle, of_game, of_spread
 from tests.report.replay.test_files import Scripts
 
 DOM = Path(__file__).with_name("dom.js")
@@ -149,3 +149,32 @@ def test_a_game_is_drawn_too() -> None:
     shown = of_game()
     *_, seen = played(shown, ("key", "ArrowDown"), ("key", "End"))
     assert_drawn(seen, shown, 1, 1)
+
+
+def test_a_battle_glides_from_step_to_step() -> None:
+    shown, grain = of_battle(), 0.3  # of bars, whose levels are whole per cents
+    start, *steps, paused, still, end = played(
+        shown, *[("tick",)] * 9, ("key", " "), ("key", "ArrowRight"), ("key", "End")
+    )
+    assert start["actions"] == [f"{agent.name} –" for agent in shown.agents]
+    assert_drawn(start, shown, 0, 0, within=grain)
+    assert [seen["result"] for seen in steps] == [360, *[30] * 8]
+    assert [seen["step"] for seen in steps] == ["1 of 2"] * 9
+    for k, seen in enumerate(steps):
+        assert_drawn(seen, shown, 0, 1, share=30 * k / 360, within=grain)
+    assert paused["waiting"] == 0
+    assert paused["drawn"] == steps[-1]["drawn"]
+    assert still["step"] == end["step"] == f"2 of 2 · {shown.episodes[0].outcome}"
+    assert_drawn(end, shown, 0, 2, within=grain)
+
+
+def test_a_battle_is_scrubbed_and_played_to_its_end() -> None:
+    shown = of_battle()
+    scrub = ("set", "scrubber", "1", "input")
+    _, scrubbed, *rest = played(shown, scrub, ("set", "speed", "4", "change"), ("key", " "), *[("tick",)] * 5)
+    assert_drawn(scrubbed, shown, 0, 1, within=0.3)
+    frame = shown.episodes[0].frames[1]
+    rows = zip(shown.agents, frame.actions, strict=True)
+    assert scrubbed["actions"] == [f"{agent.name} {action}" for agent, action in rows]
+    assert [seen["result"] for seen in rest[-5:]] == [90, 30, 30, 30, 275]
+    assert [seen["step"][0] for seen in rest[-5:]] == ["2", "2", "2", "2", "0"]

@@ -6,11 +6,13 @@ from typing import Any
 from macpf.envs.matrix import MatrixGame
 from macpf.envs.mpe import FormationControl, LineControl, SimpleSpread
 from macpf.envs.multi_goal import MultiGoal
+from macpf.envs.smac import SMAC
 from macpf.errors import UserError
 from macpf.report.replay.data import Family
 from macpf.report.replay.game import GAME
 from macpf.report.replay.particles import FORMATION, LINE, SPREAD
 from macpf.report.replay.point import POINT
+from macpf.report.replay.smac import BATTLE
 from macpf.types import Environment
 
 FAMILIES: Mapping[type[Any], Family] = {
@@ -19,6 +21,7 @@ FAMILIES: Mapping[type[Any], Family] = {
     SimpleSpread: SPREAD,
     FormationControl: FORMATION,
     LineControl: LINE,
+    SMAC: BATTLE,
 }
 
 
