@@ -18,7 +18,8 @@ from macpf.report.replay.shapes import LIGHT, Circle, Colour, Line, Plain, Point
 SMOOTH = 3  # drawn so many times as large, then made smaller
 CAPTION = 54  # pixels below the picture
 STEP_MS, HOLD_MS = 120, 1200  # an image, and the last of an episode
-FINEST = 80  # colours of the GIF
+FINEST = 128  # colours of the GIF
+SAMPLES = 5  # images whose colours are looked at
 LONGEST = 400  # images; more are for the page alone
 
 
@@ -175,7 +176,7 @@ def _fitting(text: str, width: int) -> str:
 
 def _encode(images: list[Image.Image], durations: list[int]) -> bytes:
     """One palette for all frames, so that nothing flickers: the theme's colours, tints, and others."""
-    some = [images[0], images[len(images) // 2], images[-1]]
+    some = [images[k] for k in np.linspace(0, len(images) - 1, SAMPLES).astype(int)]
     sheet = Image.new("RGB", (images[0].width, sum(image.height for image in some)))
     for k, image in enumerate(some):
         sheet.paste(image, (0, k * image.height))
