@@ -12,12 +12,14 @@ from macpf.report.statistics import Sample
 from macpf.reproduce import mpe
 from macpf.reproduce.lanes import Found
 from macpf.reproduce.mpe import (
-    FACTOR,
+    GAMMA,
     LR,
     ROWS,
+    SWEEP_SHARE,
     SWEPT,
     TASKS,
     draw_curves,
+    lambda_of,
     lanes_of,
     leads,
     sweep_of,
@@ -55,12 +57,14 @@ def test_a_verdict_compares_means(ours: Sample, expected: str):
 
 
 @pytest.mark.parametrize("name", [row.algorithm for row in ROWS])
-def test_a_sweep_has_the_preset_and_multiples_of_it(name: str):
-    alone, swept = lanes_of(name, TASKS[0], 5, 1.0), sweep_of(name, TASKS[0], 2, 1.0)
+def test_a_sweep_has_the_preset_and_then_the_common_grid(name: str):
+    alone, swept = lanes_of(name, TASKS[0], 5, SWEEP_SHARE), sweep_of(name, TASKS[0], 2, 1.0)
     assert vary(swept.experiment, swept.settings[0]) == swept.experiment == alone.experiment
-    assert (alone.seeds, swept.seeds) == ((5,), (2,) * len(SWEPT))
-    lr, factor = swept.settings[0][LR], swept.settings[0][FACTOR]
-    assert [(s[LR] / lr, s[FACTOR] / factor) for s in swept.settings] == [pytest.approx(x) for x in SWEPT]
+    assert (alone.seeds, swept.seeds) == ((5,), (2,) * len(swept.settings))
+    lr, ahead = swept.settings[0][LR], lambda_of(swept.experiment)
+    tried = [(round(s[LR] / lr, 6), s[GAMMA], s[ahead]) for s in swept.settings]
+    assert set(tried) == {tried[0], *SWEPT}
+    assert len(tried) == len(set(tried))
 
 
 def test_scale_is_a_multiple_of_the_steps():
@@ -108,9 +112,11 @@ def test_the_better_of_ours_is_set_against_every_baseline():
 
 def test_a_sweep_has_a_line_for_every_setting():
     lines = cells_of(sweep_table(made_up(), TASKS))
-    assert len(lines) == len(TASKS) * len(ROWS) * len(SWEPT)
-    assert lines[0][2:] == ["0.0005", "0.1", "3", "-99.50 ± 0.50"]
-    assert lines[1][2:] == ["0.00025", "0.1", "3", "-109.50 ± 0.50"]
+    swept = {row.algorithm: sweep_of(row.algorithm, TASKS[0], 1, 1.0).settings for row in ROWS}
+    assert len(lines) == len(TASKS) * sum(map(len, swept.values()))
+    first = swept[ROWS[0].algorithm][0]
+    assert lines[0][2:] == ["0.0005", f"{first[GAMMA]:g}", "0.8", "3", "-99.50 ± 0.50"]
+    assert [line[2] for line in lines[: len(SWEPT)]].count("0.001") == len(SWEPT) // 2
 
 
 def test_curves_are_drawn(tmp_path: Path):

@@ -106,7 +106,7 @@ def _mpe(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """
     made = _own_task(e)
     if not made.algorithm.on_policy:
-        return replace(made, reward_factor=0.1, batch=64, parallel=8)
+        return replace(made, reward_factor=0.1, batch=64, parallel=32)
     optimiser = replace(made.algorithm.optimiser, lr=7e-4)
     algorithm = replace(made.algorithm, optimiser=optimiser, activation="tanh", own_inputs=False)
     return replace(made, algorithm=algorithm, parallel=128)

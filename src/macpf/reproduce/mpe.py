@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,10 @@ OURS = ("macpf", "macpf-plus")
 # What is near the best for who sees what its agents see: all others in simple spread, nobody elsewhere.
 CEILING = {"simple-spread": "look-ahead", "formation-control": "fixed", "line-control": "fixed"}
 
-# Numbers that every method is swept over, as multiples of its own.
-LR = "algorithm.optimiser.lr"
-FACTOR = "reward_factor"
-SWEPT = ((1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 0.3), (1.0, 3.0))
+# What every method is swept over: multiples of its learning rate, discounts, how far returns look ahead.
+LR, GAMMA = "algorithm.optimiser.lr", "algorithm.gamma"
+SWEPT = tuple(product((1.0, 2.0), (0.99, 0.9), (0.8, 0.4, 0.0)))
+SWEEP_SHARE = 0.2  # of the training, for a sweep
 
 
 def reproduce(
@@ -84,11 +85,18 @@ def lanes_of(name: str, task: str, seeds: int, scale: float) -> Lanes:
 
 
 def sweep_of(name: str, task: str, seeds: int, scale: float) -> Lanes:
-    """A method on a task under its own setting and under others, which are the same multiples for all."""
-    made = lanes_of(name, task, seeds, scale).experiment
-    lr, factor = made.algorithm.optimiser.lr, made.reward_factor
-    grid: tuple[Setting, ...] = tuple({LR: x * lr, FACTOR: y * factor} for x, y in SWEPT)
-    return Lanes(f"{task}/{name}-sweep", made, grid, (seeds,) * len(grid))
+    """A method on a task under its own setting first, and then under the grid that is the same for all."""
+    made = lanes_of(name, task, seeds, scale * SWEEP_SHARE).experiment
+    algorithm, ahead = made.algorithm, lambda_of(made)
+    lr, own = algorithm.optimiser.lr, getattr(algorithm, ahead.removeprefix("algorithm."))
+    grid = dict.fromkeys([(1.0, algorithm.gamma, own), *SWEPT])
+    settings: tuple[Setting, ...] = tuple({LR: x * lr, GAMMA: y, ahead: z} for x, y, z in grid)
+    return Lanes(f"{task}/{name}-sweep", made, settings, (seeds,) * len(settings))
+
+
+def lambda_of(experiment: Experiment[Any, Any]) -> str:
+    """The path of the number that says how far returns look ahead."""
+    return f"algorithm.{'gae' if experiment.algorithm.on_policy else 'td'}_lambda"
 
 
 def at_the_end(experiment: Experiment[Any, Any], learner: Any) -> Mapping[str, Any]:
@@ -157,15 +165,16 @@ def leads(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
 def sweep_table(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
     """The mean return under every setting."""
     lines = [
-        "| task | method | learning rate | reward factor | seeds | return |",
-        "|---|---|---|---|---|---|",
+        "| task | method | learning rate | discount | lambda | seeds | return |",
+        "|---|---|---|---|---|---|---|",
     ]
     for task in tasks:
         for row in ROWS:
             result = found[f"{task}/{row.algorithm}-sweep"]
             for i, setting in enumerate(result.lanes.settings):
                 ours = Sample.of(result.extra["final_ind"][result.lanes.setting_of == i].mean(axis=1))
-                said = f"{setting[LR]:.2g} | {setting[FACTOR]:.2g}"
+                ahead = setting[lambda_of(result.lanes.experiment)]
+                said = f"{setting[LR]:.2g} | {setting[GAMMA]:g} | {ahead:g}"
                 lines.append(f"| {task} | {row.label} | {said} | {ours.n} | {ours} |")
     return "\n".join(lines) + "\n"
 
