@@ -57,7 +57,7 @@ CEILING = {"simple-spread": "look-ahead", "formation-control": "fixed", "line-co
 
 # What every method is swept over: multiples of its learning rate, discounts, how far returns look ahead.
 LR, GAMMA = "algorithm.optimiser.lr", "algorithm.gamma"
-SWEPT = tuple(product((1.0, 2.0), (0.99, 0.9), (0.8, 0.4, 0.0)))
+SWEPT = tuple(product((1.0, 2.0), (0.99, 0.9, 0.8), (0.8, 0.0)))
 SWEEP_SHARE = 0.2  # of the training, for a sweep
 
 
