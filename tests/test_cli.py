@@ -250,9 +250,8 @@ def smallest(name: str, task: str) -> list[str]:
     for field in fields(mixer) if mixer is not None else ():
         if field.name in ("embed", "hidden", "heads", "layers"):
             flags[f"mixer.{field.name}"] = 2
-    if algorithm.on_policy:
-        flags["parallel"] = 2
-    else:
+    flags["parallel"] = 2
+    if not algorithm.on_policy:
         flags |= {"replay": 8, "batch": 4, "burn-in": 4}
     return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
 

@@ -44,7 +44,11 @@ class Record(eqx.Module):
 
 
 def train(experiment: Experiment[Any, Any], key: PRNGKey) -> tuple[TrainState, Record]:
-    """A whole run: the final state, and the record of every epoch."""
+    """A whole run: the final state, and the record of every epoch.
+
+    A compiled program must know their number: it is enough for `steps` where no episode ends early. Who
+    drives `epoch` from Python asks `experiment.goes_on` instead.
+    """
     state = begin(experiment, key)
     return jax.lax.scan(lambda state, _: epoch(experiment, state), state, length=experiment.epochs)
 

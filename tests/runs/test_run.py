@@ -52,7 +52,10 @@ def test_one_seed_alone_is_the_same_as_among_others(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Echo:
-    """A task of a user's own: each agent is told a number at every step, and both should repeat it."""
+    """A task of a user's own: each agent is told a number at every step, and both should repeat it.
+
+    Its episodes end after half of the time they could take.
+    """
 
     @property
     def spec(self) -> macpf.EnvSpec:
@@ -76,7 +79,7 @@ class Echo:
             jnp.ones((2, 2), bool),
         )
         never = jnp.asarray(False)
-        return macpf.TimeStep(seen, reward, terminated=never, truncated=time >= 4, won=never)
+        return macpf.TimeStep(seen, reward, terminated=time >= 2, truncated=never, won=never)
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +93,18 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> macpf.Run:
 
 def test_an_environment_of_ones_own_trains_and_loads(own: macpf.Run) -> None:
     assert own.experiment.task == "Echo"
-    assert len(own.metrics) == own.experiment.epochs
     assert np.isfinite([line["l_dep"] for line in own.metrics]).all()
     again = macpf.load(own.path, env=Echo())
     for a, b in zip(jax.tree.leaves(again.learners), jax.tree.leaves(own.learners), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_lasts_for_its_steps_though_episodes_end_early(own: macpf.Run) -> None:
+    steps = [line["steps"] for line in own.metrics]
+    assert steps == [28, 48, 68, 88]  # 4 episodes of 2 steps to begin with, then 10 between evaluations
+    assert own.experiment.epochs == 2
+    assert own.experiment.steps == 80
+    assert macpf.resume(own.path, env=Echo()).metrics == own.metrics, "nothing is left to do"
 
 
 def test_a_run_on_ones_own_environment_asks_for_it(own: macpf.Run) -> None:

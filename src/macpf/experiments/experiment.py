@@ -102,3 +102,7 @@ class Experiment(Generic[A, E]):
         """Evaluations until `steps` are reached by episodes of full length."""
         per_epoch = self.iterations_per_epoch * self.parallel * self.env.spec.horizon
         return max(1, -(-self.steps // per_epoch))
+
+    def goes_on(self, evaluations: int, steps: int) -> bool:
+        """Is there more to train?  Where episodes end early, more evaluations are needed to reach `steps`."""
+        return evaluations < self.epochs or steps < self.steps

@@ -123,15 +123,15 @@ def compile_(lanes: Lanes, look: Look = nothing) -> Program:
 
 
 def run(program: Program, advanced: Callable[[int], None]) -> Found:
-    """Trains all lanes at once; `advanced` is told the number of epochs done."""
+    """Trains all lanes at once; `advanced` is told the steps that every lane has behind it."""
     lanes, changes = program.lanes, program.changes
     state = program.begin(changes, program.keys)
     scores, steps = [], []
-    for done in range(lanes.experiment.epochs):
+    while lanes.experiment.goes_on(len(scores), int(np.min(state.steps))):
         state, record = program.epoch(changes, state)
         scores.append({name: np.asarray(e.returns).mean(axis=-1) for name, e in record.scores.items()})
         steps.append(int(np.mean(record.steps)))
-        advanced(done + 1)
+        advanced(int(np.min(record.steps)))
     returns = {name: np.stack([s[name] for s in scores], axis=1) for name in scores[0]}
     seen = program.look(changes, state.learner)
     return Found(lanes, np.asarray(steps), returns, {name: np.asarray(v) for name, v in seen.items()})
@@ -144,7 +144,7 @@ def run_all(wanted: Sequence[Lanes], out: Path, console: Console, look: Look = n
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total} evaluations"),
+        TextColumn("{task.completed}/{task.total} steps"),
         TimeRemainingColumn(),
         console=console,
     )
@@ -152,7 +152,7 @@ def run_all(wanted: Sequence[Lanes], out: Path, console: Console, look: Look = n
     with progress, ThreadPoolExecutor(workers) as pool:
         programs = [pool.submit(compile_, lanes, look) for lanes in todo]
         for lanes, program in zip(todo, programs, strict=True):
-            task = progress.add_task(f"{lanes.name} (compiling)", total=lanes.experiment.epochs)
+            task = progress.add_task(f"{lanes.name} (compiling)", total=lanes.experiment.steps)
             ready = program.result()
             progress.update(task, description=lanes.name)
             started = time.monotonic()
@@ -162,8 +162,8 @@ def run_all(wanted: Sequence[Lanes], out: Path, console: Console, look: Look = n
     return {name: done for name, done in found.items() if done is not None}
 
 
-def _advance(progress: Progress, task: TaskID, done: int) -> None:
-    progress.update(task, completed=done)
+def _advance(progress: Progress, task: TaskID, steps: int) -> None:
+    progress.update(task, completed=steps)
 
 
 def save(found: Found, path: Path, seconds: float) -> None:

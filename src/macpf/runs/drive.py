@@ -56,17 +56,17 @@ def start(
 
 def proceed(run: RunDirectory, console: Console, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
     """A run from its latest checkpoint to its end."""
-    check_memory(run.experiment, len(run.seeds))
-    epoch = jax.jit(jax.vmap(partial(training.epoch, run.experiment)), donate_argnums=0)
+    experiment = run.experiment
+    check_memory(experiment, len(run.seeds))
+    epoch = jax.jit(jax.vmap(partial(training.epoch, experiment)), donate_argnums=0)
     checkpoints = Checkpoints(run.checkpoints)
-    total = run.experiment.epochs
     try:
-        with _listening() as stop, Display(console, run.experiment.steps) as display:
+        with _listening() as stop, Display(console, experiment.steps) as display:
             state, done = _resume_point(run, checkpoints)
             run.cut_metrics(done)
             board = TensorBoard(run.path / "tensorboard", run.seeds, int(np.max(state.steps)) + 1)
             saved_at = started = time.monotonic()
-            while done < total and not stop.asked:
+            while experiment.goes_on(done, int(np.min(state.steps))) and not stop.asked:
                 state, record = epoch(state)
                 done += 1
                 lines = metric_lines(record, run.seeds, done, round(time.monotonic() - started, 3))
@@ -86,9 +86,10 @@ def proceed(run: RunDirectory, console: Console, checkpoint_seconds: float = CHE
         raise UserError(f"cannot write to {run.path}: {error.strerror or error}") from error
     finally:
         checkpoints.close()
-    if done < total:
+    steps = int(np.min(state.steps))
+    if experiment.goes_on(done, steps):
         raise InterruptedRunError(
-            f"stopped after {done} of {total} evaluations; go on with: macpf resume {run.path}"
+            f"stopped after {steps} of {experiment.steps} steps; go on with: macpf resume {run.path}"
         )
 
 
