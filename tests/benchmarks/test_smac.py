@@ -8,8 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from macpf.benchmarks import smac, smax
 from macpf.benchmarks.smac import legal
 from macpf.cli import main
+
+
+@pytest.fixture(autouse=True)
+def ranks():
+    """SMAX adds arrays of different ranks."""
+    with jax.numpy_rank_promotion("allow"):
+        yield
 
 
 def test_every_available_action_is_drawn_and_no_other():
@@ -29,7 +37,32 @@ def test_it_writes_what_it_timed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (row,) = found["rows"]
     assert (row["map"], row["copies"]) == ("3m", 2)
     assert row["steps"] > 0
+    assert (row["smax"] is None) == (not smax.installed())
     assert {"command", "device", "versions"} <= found.keys()
+
+
+def test_a_peer_plays_as_many_units(monkeypatch: pytest.MonkeyPatch):
+    """Told that SMAX is there, the benchmark times what it is given for the units of the map."""
+    units: list[tuple[int, int]] = []
+
+    def battles(allies: int, enemies: int):
+        units.append((allies, enemies))
+        return (lambda key: jnp.zeros(())), (lambda carry, key: carry + 1)
+
+    monkeypatch.setattr(smax, "installed", lambda: True)
+    monkeypatch.setattr(smax, "battles", battles)
+    found = smac.peer("27m_vs_30m", 2, 0.01)
+    assert found is not None
+    assert found.steps > 0
+    assert units == [(27, 30)]
+
+
+@pytest.mark.skipif(not smax.installed(), reason="JaxMARL is not installed")
+def test_smax_battles_go_on():
+    begin, go_on = smax.battles(2, 3)
+    state = jax.jit(begin)(jax.random.key(0))
+    after = jax.jit(go_on)(state, jax.random.key(1))
+    assert int(after.state.step) > int(state.state.step)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How many steps of SMAC's maps a second of random legal play makes."""
+"""How many steps of SMAC's maps a second of random legal play makes, and how many of SMAX's, its peer."""
 
 import json
 import sys
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from macpf.benchmarks import smax
 from macpf.envs.smac import SMAC
 from macpf.errors import require
 from macpf.types import PRNGKey
@@ -82,24 +83,35 @@ def speed(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int, sec
     return Speed(IN_A_ROW * copies / float(np.median(times)), compiling)
 
 
+def peer(name: str, copies: int, seconds: float) -> Speed | None:
+    """The same of SMAX with as many units on each side; None where JaxMARL is not installed."""
+    field = SMAC(name).field
+    return speed(*smax.battles(field.n, field.e), copies, seconds) if smax.installed() else None
+
+
 def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path | None) -> None:
-    """Times every map at every number of copies, prints the table, and writes the numbers where asked to."""
+    """Times every map at every number of copies, prints the table, and writes the numbers where asked to.
+
+    Where JaxMARL is installed, its SMAX plays as many units beside each.
+    """
     for n in copies:
         require(n > 0, f"there must be a copy at least, not {n}")
     for name in maps:
         SMAC(name)  # an unknown one says so before anything is timed
     device = jax.devices()[0].device_kind
     table = Table(title=f"Environment steps a second on {device}, random legal actions")
-    for column in ("map", "copies", "steps/s", "compiling, s"):
+    for column in ("map", "copies", "steps/s", "compiling, s", "SMAX, steps/s", "times SMAX"):
         table.add_column(column, justify="left" if column == "map" else "right")
     rows: list[dict[str, Any]] = []
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("timing", total=len(maps) * len(copies))
         for name in maps:
             for n in copies:
-                found = speed(*battles(name), n, seconds)
-                rows.append({"map": name, "copies": n, **found._asdict()})
-                table.add_row(name, f"{n:,}", f"{found.steps:,.0f}", f"{found.compiling:.1f}")
+                ours, theirs = speed(*battles(name), n, seconds), peer(name, n, seconds)
+                row = {"map": name, "copies": n, **ours._asdict(), "smax": theirs and theirs._asdict()}
+                rows.append(row)
+                beside = (f"{theirs.steps:,.0f}", f"{ours.steps / theirs.steps:.1f}") if theirs else "--"
+                table.add_row(name, f"{n:,}", f"{ours.steps:,.0f}", f"{ours.compiling:.1f}", *beside)
                 progress.advance(task)
     Console().print(table)
     if out is not None:
