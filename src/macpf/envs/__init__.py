@@ -26,7 +26,7 @@ TASKS: Mapping[str, Task] = {
     "mpe/simple-spread": Task(SimpleSpread, "agents cover landmarks and keep out of each other's way", 1),
     "mpe/formation-control": Task(FormationControl, "agents stand on a circle at equal angles", 1),
     "mpe/line-control": Task(LineControl, "agents stand on a line at equal distances", 1),
-    **{f"smac/{name}": Task(partial(SMAC, name), s.what, 1) for name, s in SCENARIOS.items()},
+    **{f"smac/{name}": Task(partial(SMAC, name), s.what, 2) for name, s in SCENARIOS.items()},
 }
 
 

@@ -203,7 +203,8 @@ def test_the_aim_between_two_points_is_drawn_anew():
 def test_opponents_are_under_way_at_the_first_observation():
     battle, arrived = jax.jit(SMAC("8m").reset)(KEY)
     field = SMAC("8m").field
-    assert float(field.start[0, 8] - battle.x[8]) == pytest.approx(2.25 / 16, abs=0.02)
+    first = np.max(field.start[0, 8:] - np.asarray(battle.x[8:]))  # who walks behind others starts slower
+    assert first == pytest.approx(2.25 / 16, abs=0.02)
     assert jnp.array_equal(battle.x[:8], field.start[0, :8])
     assert not bool(arrived.terminated)
     assert int(battle.time) == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from macpf.envs.smac import SCENARIOS, SMAC
 from macpf.envs.smac.maps import AttackMove
-from macpf.envs.smac.movement import push_apart
+from macpf.envs.smac.movement import make_room, move, pairs
 from macpf.envs.smac.terrain import MAPS, heading, is_open, is_open_ground, terrain
 from tests.envs.smac.stage import STILL, duel, play_frames, staged, step_of
 from tests.helpers import few, quick_jit
@@ -180,29 +180,61 @@ def test_about_eight_zerglings_bite_one_zealot_at_a_time():
     assert 6 <= np.sum(away <= 0.976) <= 9
 
 
+def made_room(env, places, by, fixed=(), dead=()):
+    """How far each unit moves along x once all have made room; `by` along x."""
+    battle = staged(env, places, health=dict.fromkeys(dead, 0.0))
+    step = jnp.asarray(by, jnp.float32), jnp.zeros(len(places))
+    held = jnp.asarray([unit in fixed for unit in range(len(places))])
+    return np.asarray(make_room(env.field, pairs(env.field, battle), step, held)[0]).tolist()
+
+
 def test_units_that_stand_do_not_yield_to_opponents_but_movers_do():
-    env = SMAC(duel("1 zealot", "1 zergling", order=AttackMove((5.0, 16.0))), STILL)
-    field = env.field
-    x, y = jnp.asarray([10.0, 10.5]), jnp.asarray([16.0, 16.0])
-    alive, fixed = jnp.asarray([True, True]), jnp.asarray([False, False])
-    by = jnp.asarray([0.0, -0.1]), jnp.asarray([0.0, 0.0])
-    pushed, _ = push_apart(field, (x, y), alive, by, fixed)
-    assert float(pushed[0]) == 10
-    assert float(pushed[1]) > 10.7
+    env = SMAC(duel("1 zealot", "1 zergling"), STILL)
+    stands, comes = made_room(env, [(10, 16), (10.8, 16)], [0.0, -0.1])
+    assert stands == 0
+    assert comes == pytest.approx(-0.05, abs=0.01)  # they are 0.75 apart then
+    assert made_room(env, [(10, 16), (10.7, 16)], [0.0, 0.0]) == [0, 0]
 
 
-def test_friends_make_room_for_each_other_half_each():
+def test_friends_that_stand_make_room_for_each_other_half_each():
     env = SMAC(duel("2 marine", "1 zealot"), STILL)
-    x, y = jnp.asarray([10.0, 10.5, 25.0]), jnp.asarray([16.0, 16.0, 25.0])
-    still = jnp.zeros(3), jnp.zeros(3)
-    alive = jnp.asarray([True] * 3)
-    free, _ = push_apart(env.field, (x, y), alive, still, jnp.asarray([False] * 3))
-    assert float(free[1] - free[0]) == pytest.approx(0.75, abs=0.01)
-    assert float(free[0] + free[1]) == pytest.approx(20.5, abs=1e-4)
-    held, _ = push_apart(env.field, (x, y), alive, still, jnp.asarray([True, False, False]))
-    assert float(held[0]) == 10
-    dead, _ = push_apart(env.field, (x, y), jnp.asarray([True, False, True]), still, jnp.asarray([False] * 3))
-    assert (float(dead[0]), float(dead[1])) == (10, 10.5)
+    places, still = [(10, 16), (10.6, 16), (25, 25)], [0.0] * 3
+    one, other, _ = made_room(env, places, still)
+    assert one == pytest.approx(-other)
+    assert other - one == pytest.approx(0.15, abs=0.03)
+    one, other, _ = made_room(env, places, still, fixed=[0])
+    assert one == 0
+    assert other == pytest.approx(0.15, abs=0.03)
+    assert made_room(env, places, still, dead=[1])[:2] == [0, 0]
+
+
+def test_who_runs_into_the_back_of_a_friend_waits():
+    env = SMAC(duel("2 marine", "1 zealot"), STILL)
+    ahead, behind, _ = made_room(env, [(10, 16), (9.2, 16), (25, 25)], [0.05, 0.14, 0.0])
+    assert ahead == pytest.approx(0.05, abs=2e-3)
+    assert behind == pytest.approx(0.1, abs=0.01)
+
+
+CROWD = SMAC(duel("3 zealot, 1 stalker", "4 zergling", terrain="corridor"), STILL)
+moved = quick_jit(lambda battle, by, fixed: move(CROWD.field, battle, by, fixed)[0])
+
+
+@few(25)
+@given(seed=st.integers(0, 10_000))
+def test_nobody_comes_to_stand_in_another(seed):
+    """However units are thrown together and wherever they go: not deeper than before, or by 0.05."""
+    rng = np.random.default_rng(seed)
+    start = staged(CROWD, rng.uniform((11.5, 12), (14, 14.5), (8, 2)).tolist())
+    by = tuple(jnp.asarray(rng.uniform(-0.2, 0.2, 8), jnp.float32) for _ in "xy")
+
+    def depth(x, y):
+        x, y = np.asarray(x), np.asarray(y)
+        return CROWD.field.apart - np.hypot(x[:, None] - x[None], y[:, None] - y[None])
+
+    x, y = moved(start, by, jnp.asarray(rng.random(8) < 0.3))
+    assert (depth(x, y) <= np.maximum(depth(start.x, start.y), 0.05) + 1e-3).all()
+    was_open = np.asarray(is_open(CROWD.field.land.ground, start.x, start.y))
+    assert np.asarray(is_open(CROWD.field.land.ground, x, y))[was_open].all()
 
 
 @few(10)

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from macpf.envs.smac import SCENARIOS, SMAC
+from macpf.envs.smac import SCENARIOS, SMAC, Rules
 from macpf.envs.smac.scripted import policies_for, win_rates
 from macpf.envs.smac.soak import worst_of
 from macpf.rollout import play
@@ -12,7 +12,6 @@ from tests.helpers import quick_jit
 
 # Every unit and every kind of order at least once; the soak plays all maps.
 KINDS = ("MMM", "1c3s5z", "6h_vs_8z", "so_many_baneling", "2c_vs_64zg", "2m_vs_1z", "2s_vs_1sc")
-OVERLAP, OVERLAP_OF_TEAMS = 0.7, 0.2  # how deep units may stand in each other for a moment
 
 
 def test_the_kinds_cover_every_unit_and_order():
@@ -27,10 +26,8 @@ def test_the_kinds_cover_every_unit_and_order():
 @pytest.mark.parametrize("name", KINDS)
 def test_random_play_keeps_the_rules(name):
     worst = quick_jit(lambda key: worst_of(SMAC(name), key, copies=4, steps=40))(jax.random.key(1))
-    assert int(worst.not_finite + worst.off_ground + worst.above_maximum + worst.no_action) == 0
-    assert int(worst.too_long) == 0
-    assert float(worst.overlap) < OVERLAP
-    assert float(worst.overlap_of_teams) < OVERLAP_OF_TEAMS
+    assert int(worst.faults) == 0
+    assert float(worst.overlap) < 0.051  # what the rules allow, and rounding
 
 
 def test_random_play_ends_by_the_limit():
@@ -40,7 +37,8 @@ def test_random_play_ends_by_the_limit():
 
 
 def rates(name: str, *policies: str) -> list[float]:
-    env = SMAC(name)
+    """Win rates from places that vary a little, for from SMAC's own all battles are much alike."""
+    env = SMAC(name, Rules(spawn_jitter=0.3))
     known = policies_for(env)
     return list(
         win_rates(env, jax.random.key(0), 16, {policy: known[policy] for policy in policies}).values()
@@ -48,10 +46,10 @@ def rates(name: str, *policies: str) -> list[float]:
 
 
 def test_eight_marines_win_easily_and_eight_against_nine_only_with_skill(optimised):
-    assert rates("8m", "attack nearest")[0] > 0.8
+    assert rates("8m", "hold the line")[0] > 0.9
     nearest, line = rates("8m_vs_9m", "attack nearest", "hold the line")
     assert nearest < 0.2
-    assert line > 0.8
+    assert line > nearest + 0.4
 
 
 def test_a_wall_in_the_corridor_beats_the_open_field(optimised):

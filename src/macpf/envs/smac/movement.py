@@ -1,5 +1,7 @@
 """Movement: where units want to go, how they make room for each other, and where the ground lets them."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +14,41 @@ from macpf.envs.smac.terrain import BORDER, EDGE, SIZE, heading, is_open
 Vector = Float[Array, " U"]
 Place = tuple[Vector, Vector]
 
+FAR = 1e3  # further than anybody can be from another
 LARGEST_PUSH = 0.25  # of a unit by its neighbours in one sweep
-SQUEEZE = 0.9  # the part of the distance to keep at which somebody is in the way
-STUCK = 0.3  # with less than this part of its step done, a unit made no progress
+SQUEEZE = 0.05  # about so far a unit may be about to walk into somebody without going round it
+GOING_YIELDS, STANDING_YIELDS = 1e-3, 0.1  # how readily one makes room for its own
+STUCK = 0.5  # with less than this part of its step done, a unit made no progress
+
+
+class Pairs(NamedTuple):
+    """Vectors from the second of two units to the first, and the room between them; no roots are needed.
+
+    `closing` is by how much a step of the second brings it nearer to the first, times their distance d. As
+    long as that is at most `room`, two whose centres keep a distance of a do not come to overlap, since
+    (d^2 - a^2) / 2 <= d (d - a).
+    """
+
+    x: Float[Array, "U U"]
+    y: Float[Array, "U U"]
+    room: Float[Array, "U U"]
+
+    def closing(self, by: Place) -> Float[Array, "U U"]:
+        return by[0][None] * self.x + by[1][None] * self.y
+
+    def met(self, by: Place) -> Float[Array, "U U"]:
+        """The same for the first's step towards the second."""
+        return -(by[0][:, None] * self.x + by[1][:, None] * self.y)
+
+
+def pairs(field: Field, battle: Battle) -> Pairs:
+    """All pairs of units; the dead are far from everybody, and two at the very same place part by index."""
+    order = np.arange(len(field.kinds), dtype=np.float32)
+    x = jnp.where(battle.alive, battle.x + 1e-5 * order, FAR * (1 + order))
+    x = jax.lax.optimization_barrier(x)  # or it would be computed anew for every pair
+    dx, dy = x[:, None] - x[None], battle.y[:, None] - battle.y[None]
+    apart2 = np.where(field.apart > 0, field.apart**2, -(FAR**2))
+    return Pairs(dx, dy, (dx**2 + dy**2 - apart2) / 2)
 
 
 def steps(
@@ -40,15 +74,15 @@ def steps(
 def move(field: Field, battle: Battle, by: Place, fixed: Bool[Array, " U"]) -> tuple[Place, Vector]:
     """The places after a frame, and the side on which each unit goes round others.
 
-    Everybody steps, overlapping units make room, the ground has the last word. Between teams only who moves
-    gives way, and it stays where it was if it would still stand in an opponent. Of one team, whoever is not
-    `fixed` gives way.
+    Everybody steps, who would run into others gives way, then the ground and the room that is left have the
+    last word. Between teams only who moves gives way; of one team, whoever is not `fixed`.
     """
     x, y = battle.x, battle.y
-    by, turn = round_others(field, battle, by, fixed)
-    moved = push_apart(field, (x + by[0], y + by[1]), battle.alive, by, fixed)
-    moved = _kept_out(field, battle, moved)
-    to_x, to_y = on_ground(field, (x, y), moved)
+    between = pairs(field, battle)
+    by, turn = round_others(field, battle, between, by, fixed)
+    by_x, by_y = make_room(field, between, by, fixed)
+    to_x, to_y = on_ground(field, (x, y), (x + by_x, y + by_y))
+    to_x, to_y = keep_apart(field, (x, y), (to_x, to_y), between)
     done2 = (to_x - x) ** 2 + (to_y - y) ** 2
     stuck = done2 < STUCK**2 * (by[0] ** 2 + by[1] ** 2)
     return (to_x, to_y), _reconsidered(turn, stuck)
@@ -60,7 +94,9 @@ def _reconsidered(turn: Vector, stuck: Bool[Array, " U"]) -> Vector:
     return jnp.where(stuck, jnp.where(jnp.abs(turn) < 1, -side, side / 2), side)
 
 
-def round_others(field: Field, battle: Battle, by: Place, fixed: Bool[Array, " U"]) -> tuple[Place, Vector]:
+def round_others(
+    field: Field, battle: Battle, between: Pairs, by: Place, fixed: Bool[Array, " U"]
+) -> tuple[Place, Vector]:
     """Who is about to walk into somebody that stands goes along its edge instead, round one side of it.
 
     The side is at first the one away from the middle of its own team, so that a team flows round both
@@ -68,16 +104,14 @@ def round_others(field: Field, battle: Battle, by: Place, fixed: Bool[Array, " U
     """
     x, y, (by_x, by_y) = battle.x, battle.y, by
     goes = (by_x != 0) | (by_y != 0)
-    stands = battle.alive & (fixed | ~goes)
+    stands = fixed | ~goes
     middle_x, middle_y = _middles(field, battle)
     outward = jnp.where(by_x * (y - middle_y) - by_y * (x - middle_x) >= 0, 1.0, -1.0)
     turn = jnp.where(battle.turn == 0, outward, battle.turn)
     side = jnp.sign(turn)
-    dx, dy = x[:, None] - x[None], y[:, None] - y[None]  # from the second of a pair to the first
-    ahead = dx * by_x[None] + dy * by_y[None]
-    aside = (dy * by_x[None] - dx * by_y[None]) * side[None]
-    after2 = (dx - by_x[None]) ** 2 + (dy - by_y[None]) ** 2
-    blocks = (ahead > 0) & (after2 < (SQUEEZE * field.apart) ** 2) & stands[:, None]
+    ahead = between.closing(by)
+    aside = between.closing((-by_y * side, by_x * side))
+    blocks = (ahead > jnp.maximum(between.room, 0.0) + SQUEEZE) & stands[:, None]
     # The sine of the angle to the one in the way that is furthest round on that side.
     sine = aside * jax.lax.rsqrt(ahead**2 + aside**2 + 1e-12)
     worst = jnp.max(jnp.where(blocks, sine, -2.0), axis=0)
@@ -102,50 +136,42 @@ def _middles(field: Field, battle: Battle) -> Place:
     return middle(battle.x), middle(battle.y)
 
 
-def push_apart(
-    field: Field, place: Place, alive: Bool[Array, " U"], by: Place, fixed: Bool[Array, " U"]
-) -> Place:
-    """Some sweeps in which overlapping units are pushed apart, all at once."""
-    x, y = place
+def make_room(field: Field, between: Pairs, by: Place, fixed: Bool[Array, " U"]) -> Place:
+    """Some sweeps in which those who would run into each other, or do overlap, give way, all at once."""
+    by_x, by_y = by
     team = np.arange(len(field.kinds)) >= field.n
     mates = (team[:, None] == team[None]).astype(np.float32)
-    mobile = field.speed > 0
-    yields = jnp.where(alive & ~fixed & mobile, 1.0, 0.0)
-    moving = jnp.where((by[0] != 0) | (by[1] != 0), 1.0, 0.0)
-    # The part of an overlap that the second of a pair makes good: half where the first does too, else all
-    # of it; two of a team that stand in each other part slowly.
-    stay = jnp.where(mobile, 1.0 - yields, 0.0)[None] * (1 - yields[:, None])
-    share = mates * (yields[None] * (1 - 0.5 * yields[:, None]) + 0.25 * stay)
-    share = share + (1 - mates) * (moving[None] * (1 - 0.5 * moving[:, None]))
-    share = jnp.where(alive[:, None] & alive[None], share * field.rules.yielding, 0.0)
-    order = np.arange(len(team))
-    aside = 1e-4 * np.sign(order[None] - order[:, None]).astype(np.float32)
+    moving = (by_x != 0) | (by_y != 0)
+    yields = jnp.where(fixed | (field.speed == 0), 0.0, jnp.where(moving, GOING_YIELDS, STANDING_YIELDS))
+    # Each gives way by its part of the closing in; for its own, who is free to counts as if it did some.
+    mine = jnp.maximum(between.closing(by), 0.0) + mates * yields[None]
+    yours = jnp.maximum(between.met(by), 0.0) + mates * yields[:, None]
+    share = mine / (mine + yours + 1e-9) * (field.rules.yielding / np.maximum(field.apart, 1e-6) ** 2)
     for _ in range(field.rules.sweeps):
-        dx = x[None] - x[:, None] + aside  # two at the very same place part by index
-        dy = y[None] - y[:, None]
-        push = field.apart * jax.lax.rsqrt(dx**2 + dy**2 + 1e-12) - 1
-        push = jnp.maximum(push, 0.0) * share
-        x = x + jnp.clip(jnp.sum(push * dx, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
-        y = y + jnp.clip(jnp.sum(push * dy, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
-    return x, y
+        closing = between.closing((by_x, by_y)) + between.met((by_x, by_y))
+        back = jnp.maximum(closing - between.room, 0.0) * share
+        by_x = by_x - jnp.clip(jnp.sum(back * between.x, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
+        by_y = by_y - jnp.clip(jnp.sum(back * between.y, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
+    return by_x, by_y
 
 
-def _kept_out(field: Field, battle: Battle, moved: Place) -> Place:
-    """Whoever would come to stand deeper in an opponent than it may stays where it was."""
-    n = field.n
-    apart = field.apart[:n, n:]
-    if not apart.any():
-        return moved
-    limit2 = np.maximum(apart - field.rules.contact, 0.0) ** 2
+def keep_apart(field: Field, old: Place, new: Place, between: Pairs) -> Place:
+    """As much of the way to the new place as there is room for, however far the others come.
 
-    def away2(x: Vector, y: Vector) -> Float[Array, "N E"]:
-        return (x[:n, None] - x[None, n:]) ** 2 + (y[:n, None] - y[None, n:]) ** 2
-
-    alive = battle.alive
-    after = away2(*moved)
-    deeper = (after < limit2) & (after < away2(battle.x, battle.y)) & alive[:n, None] & alive[None, n:]
-    stays = jnp.concatenate([jnp.any(deeper, axis=1), jnp.any(deeper, axis=0)])
-    return jnp.where(stays, battle.x, moved[0]), jnp.where(stays, battle.y, moved[1])
+    Two that close in share the room between them; one that the other leaves has all of it. So nobody comes
+    to overlap by more than `contact`, nor deeper where two do.
+    """
+    by_x, by_y = by = new[0] - old[0], new[1] - old[1]
+    closing, met = between.closing(by), jnp.maximum(between.met(by), 0.0)
+    contact2 = field.apart**2 - np.maximum(field.apart - field.rules.contact, 0.0) ** 2
+    room = jnp.maximum(between.room + contact2 / 2, 0.0)
+    part = jnp.where(closing > 0, room / jnp.maximum(closing + met, 1e-6), 1.0)
+    part = jnp.minimum(jnp.min(part, axis=0), 1.0)
+    x, y = old[0] + part * by_x, old[1] + part * by_y
+    if field.land.rectangle is not None:
+        return x, y
+    stands = _stands(field, x, y) | field.flies  # a way cut short may end in a corner
+    return jnp.where(stands, x, old[0]), jnp.where(stands, y, old[1])
 
 
 def on_ground(field: Field, old: Place, new: Place) -> Place:

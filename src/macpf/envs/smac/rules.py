@@ -20,9 +20,9 @@ class Rules:
         leash: and goes for that one while it is this near.
         healer_priority: are healers ordinary targets, or shot at first ("top")?
         enemy_medivac: it follows its team, or stays until somebody wounded is near ("idle").
-        sweeps: how often in a frame overlapping units are pushed apart.
-        yielding: the share of an overlap that one push removes.
-        contact: so much two of different teams may overlap before the one that moves must stay.
+        sweeps: how often in a frame those who would run into each other give way.
+        yielding: the share of it that one sweep removes.
+        contact: no two units come to overlap by more than this.
         spawn_gap: space between neighbours at the start.
         spawn_jitter: every unit starts up to so far from its place, along each axis.
     """
@@ -36,8 +36,8 @@ class Rules:
     leash: float = 12.0
     healer_priority: Literal["equal", "top"] = "equal"
     enemy_medivac: Literal["follow", "idle"] = "follow"
-    sweeps: int = 3
-    yielding: float = 0.8
+    sweeps: int = 2
+    yielding: float = 1.0
     contact: float = 0.05
     spawn_gap: float = 0.05
     spawn_jitter: float = 0.0

@@ -87,7 +87,7 @@ def hold_the_line(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
 
 
 POSTS = {
-    "corridor": [(11.2 + 0.72 * i, 12.6) for i in range(6)],  # a wall across the corridor's mouth
+    "corridor": [(11.2 + 0.72 * i, 12.6 - 0.3 * (i % 2)) for i in range(6)],  # a wall across its mouth
     "band": [
         (5.5, 10.5),
         (9.0, 9.0),

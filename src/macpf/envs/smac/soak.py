@@ -19,7 +19,10 @@ from macpf.envs.smac.battle import Battle
 from macpf.envs.smac.env import SMAC
 from macpf.envs.smac.maps import SCENARIOS
 from macpf.envs.smac.terrain import BORDER, SIZE, is_open
+from macpf.errors import require
 from macpf.types import PRNGKey, TimeStep
+
+ROUNDING = 1e-3  # of overlaps
 
 
 class Worst(NamedTuple):
@@ -30,10 +33,17 @@ class Worst(NamedTuple):
     above_maximum: Int[Array, ""]
     no_action: Int[Array, ""]
     too_long: Int[Array, ""]
+    too_deep: Int[Array, ""]
     overlap: Float[Array, ""]
     overlap_of_teams: Float[Array, ""]
     episodes: Int[Array, ""]
     wins: Int[Array, ""]
+
+    @property
+    def faults(self) -> Int[Array, ""]:
+        """All that must not be."""
+        counts = self.not_finite + self.off_ground + self.above_maximum
+        return counts + self.no_action + self.too_long + self.too_deep
 
     def and_then(self, other: "Worst") -> "Worst":
         """Counts add up, depths do not."""
@@ -60,6 +70,7 @@ def inspect(env: SMAC, battle: Battle, arrived: TimeStep) -> Worst:
         above_maximum=_count(jnp.any(over | (battle.health < 0) | (battle.shield < 0))),
         no_action=_count(jnp.any(~jnp.any(arrived.observation.avail, axis=1))),
         too_long=_count(going & (battle.time >= env.scenario.limit)),
+        too_deep=_count(jnp.any(deep > field.rules.contact + ROUNDING)),
         overlap=jnp.maximum(jnp.max(deep), 0.0),
         overlap_of_teams=jnp.maximum(jnp.max(deep[:n, n:]), 0.0),
         episodes=_count(~going),
@@ -128,18 +139,21 @@ def main(options: Options) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "soak.json"
     found: dict[str, dict[str, float]] = json.loads(file.read_text()) if file.exists() else {}
+    faults = 0
     per_copy = -(-options.steps // (len(options.maps) * options.copies))
     for index, name in enumerate(options.maps):
         begun = time.perf_counter()
         run = jax.jit(partial(worst_of, SMAC(name), copies=options.copies, steps=per_copy))
         worst = run(jax.random.key(index))
         seconds = time.perf_counter() - begun
+        faults += int(worst.faults)
         found[name] = {
             "steps": per_copy * options.copies,
             **{k: v.item() for k, v in worst._asdict().items()},
         }
         print(f"{name:18}{found[name]} {seconds:.0f} s", flush=True)
         file.write_text(json.dumps(found, indent=1) + "\n")
+    require(faults == 0, f"what must not be was seen {faults} times")
 
 
 if __name__ == "__main__":
