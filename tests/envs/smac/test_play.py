@@ -64,6 +64,12 @@ def test_stalkers_beat_zealots_by_kiting(optimised):
     assert kiting > 0.8
 
 
+@pytest.mark.parametrize("name", ["2m_vs_1z", "2s_vs_1sc"])
+def test_two_win_by_taking_turns(name, optimised):
+    """Against a zealot the chased one runs; against a spine crawler the hurt one leaves."""
+    assert rates(name, "take turns")[0] > 0.4
+
+
 def test_an_episode_is_a_trajectory_like_any_other():
     env = SMAC("2m_vs_1z")
     memory = Memory(jax.numpy.zeros((2, 1)), jax.numpy.full(2, -1))

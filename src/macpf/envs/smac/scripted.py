@@ -1,4 +1,4 @@
-"""Scripted policies, to see how hard a map is: attack the nearest, focus fire, kite, hold a line or a choke.
+"""Scripted policies, to see how hard a map is: attack, focus fire, kite, take turns, hold a line or a choke.
 
 A policy is a function of the environment, the battle and a key; it knows everything, but acts legally.
 """
@@ -16,7 +16,7 @@ from macpf.envs.smac.env import SMAC
 from macpf.envs.smac.maps import WEST
 from macpf.envs.smac.observe import DIRECTIONS, FIRST_TARGET, NO_OP, NORTH, STOP, available
 from macpf.envs.smac.observe import WEST as WESTWARD
-from macpf.envs.smac.terrain import SIZE, heading
+from macpf.envs.smac.terrain import SIZE, heading, is_open_ground
 from macpf.types import PRNGKey
 
 Scripted = Callable[[SMAC, Battle, PRNGKey], Array]  # every agent's action
@@ -68,6 +68,54 @@ def kite(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
     waits = state.cooldown[:n] > env.interface.step_mul / 2
     away = flee(env, state, now)
     return jnp.where((caught | (pressed & waits)) & (away > STOP), away, shoot)
+
+
+def take_turns(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
+    """Of a team, those shoot who are not shot at; whoever is evades, from what can follow or what cannot."""
+    now, field, n = view(env, state), env.field, env.field.n
+    reach = jnp.sqrt(jnp.maximum(field.theirs.reach2, 0.0)).T
+    gap = jnp.sqrt(now.away2) - reach
+    after_me = state.target[None] == jnp.arange(n, dtype=jnp.int32)[:, None]
+    evade = _lead_on if field.speed[n:].any() else _relieve
+    return evade(env, state, now, attack_nearest(env, state, key), gap, after_me)
+
+
+def _lead_on(
+    env: SMAC,
+    state: Battle,
+    now: View,
+    shoot: Int[Array, " N"],
+    gap: Float[Array, "N E"],
+    after_me: Bool[Array, "N E"],
+) -> Int[Array, " N"]:
+    """Whoever is chased runs, and shoots only where that leaves a gap, or while their weapons cool down."""
+    field, n, frames = env.field, env.field.n, env.interface.step_mul
+    left = jnp.min(jnp.where(after_me, gap - frames * field.speed[None, n:], jnp.inf), axis=1)
+    safe = jnp.min(jnp.where(after_me, state.cooldown[None, n:], jnp.inf), axis=1) > 1.25 * frames
+    waits = state.cooldown[:n] > frames / 2
+    runs = jnp.any(after_me, axis=1) & (waits | ((left < 1.0) & ~safe))
+    away = run(env, state, now)
+    return jnp.where(runs & (away > STOP), away, shoot)
+
+
+def _relieve(
+    env: SMAC,
+    state: Battle,
+    now: View,
+    shoot: Int[Array, " N"],
+    gap: Float[Array, "N E"],
+    after_me: Bool[Array, "N E"],
+) -> Int[Array, " N"]:
+    """Whoever is shot at and weak leaves, and comes back when another is; when all are weak they rest."""
+    field, n, alive = env.field, env.field.n, state.alive[: env.field.n]
+    weak = state.health[:n] + state.shield[:n] <= 1.5 * jnp.max(field.theirs.power, axis=0)
+    rested = jnp.all(~alive | (state.shield[:n] >= 0.95 * field.shield[:n]))
+    near = jnp.min(gap, axis=1) < 0.5
+    shot_at = jnp.any(after_me, axis=1) & near
+    leaves = near & weak & (shot_at | jnp.all(weak | ~alive))
+    rests = ~near & ~rested & ~jnp.any(shot_at)
+    action = jnp.where(rests, STOP, jnp.where(leaves, flee(env, state, now), shoot))
+    return jnp.where(now.avail[:, NO_OP], NO_OP, action).astype(jnp.int32)
 
 
 def hold_the_line(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
@@ -146,6 +194,28 @@ def flee(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
     return jnp.where(now.avail[:, STOP], move, NO_OP).astype(jnp.int32)
 
 
+def run(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
+    """The open step that leads furthest away from the nearest opponent in the long run.
+
+    Who runs straight on from an equally fast pursuer keeps (1 + cosine) / 2 of the distance, where the angle
+    is that to the way directly away; a way that soon ends is worth less.
+    """
+    n, far = env.field.n, 5
+    x, y, near = state.x[:n], state.y[:n], jnp.argmin(now.away2, axis=1)
+    dx, dy = x - state.x[n:][near], y - state.y[n:][near]
+    kept = (
+        jnp.hypot(dx, dy)[:, None]
+        + dx[:, None] * DIRECTIONS[None, :, 0]
+        + dy[:, None] * DIRECTIONS[None, :, 1]
+    ) / 2
+    cells = jnp.arange(1, far + 1)[:, None, None]
+    ahead = [v[None, :, None] + cells * DIRECTIONS[None, None, :, i] for i, v in enumerate((x, y))]
+    free = jnp.sum(jnp.cumprod(is_open_ground(env.field.land, *ahead).astype(jnp.float32), axis=0), axis=0)
+    score = jnp.where(now.avail[:, NORTH:FIRST_TARGET], kept * (1 + free / far), -jnp.inf)
+    move = jnp.where(jnp.any(jnp.isfinite(score), axis=1), NORTH + jnp.argmax(score, axis=1), STOP)
+    return jnp.where(now.avail[:, STOP], move, NO_OP).astype(jnp.int32)
+
+
 def _attack(rank: Float[Array, "N E"], now: View, otherwise: Int[Array, " N"]) -> Int[Array, " N"]:
     """Attacks the opponent of least rank that is finite."""
     found = jnp.any(jnp.isfinite(rank), axis=1)
@@ -173,6 +243,7 @@ SCRIPTS: Mapping[str, Scripted] = {
     "attack nearest": attack_nearest,
     "focus fire": focus_fire,
     "kite": kite,
+    "take turns": take_turns,
     "hold the line": hold_the_line,
 }
 
