@@ -50,7 +50,7 @@ class EvaluateOptions:
         seed: which episodes.
         controller: instead of a trained policy, one written by hand. Of mpe/...: stay, random, simple,
             look-ahead (near the best) or fixed (the same, of agents that do not see each other); of smac/...:
-            attack-nearest, focus-fire, kite, hold-the-line or, on some maps, hold-the-choke.
+            attack-nearest, focus-fire, kite, take-turns, hold-the-line or, on some maps, hold-the-choke.
     """
 
     run: tyro.conf.Positional[Path]
@@ -73,8 +73,8 @@ class PlayOptions:
         sample: draw actions instead of taking the likeliest.
         learner: the trained seed whose policy acts (the first).
         controller: instead of a trained policy, one written by hand. Of mpe/...: stay, random, simple,
-            look-ahead or fixed; of smac/...: attack-nearest, focus-fire, kite, hold-the-line or, on some
-            maps, hold-the-choke.
+            look-ahead or fixed; of smac/...: attack-nearest, focus-fire, kite, take-turns, hold-the-line or,
+            on some maps, hold-the-choke.
         out: the folder for both files (RUN/replays; of a controller, replays).
     """
 
