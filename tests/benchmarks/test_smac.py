@@ -60,9 +60,9 @@ def test_a_peer_plays_as_many_units(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.skipif(not smax.installed(), reason="JaxMARL is not installed")
 def test_smax_battles_go_on():
     begin, go_on = smax.battles(2, 3)
-    state = jax.jit(begin)(jax.random.key(0))
-    after = jax.jit(go_on)(state, jax.random.key(1))
-    assert int(after.state.step) > int(state.state.step)
+    first = jax.jit(begin)(jax.random.key(0))
+    after = jax.jit(go_on)(first, jax.random.key(1))
+    assert int(after[0].state.step) > int(first[0].state.step)
 
 
 @pytest.mark.parametrize(

@@ -39,22 +39,23 @@ def legal(key: PRNGKey, avail: Bool[Array, "N A"]) -> Int[Array, " N"]:
 
 
 def battles(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """How copies of a map begin, and how they go on: a battle that ended begins anew."""
+    """How copies of a map begin, and how they go on: a battle that ended begins anew.
+
+    What agents observe is carried along, or compilers would leave it out.
+    """
     env = SMAC(name)
 
     def begin(key: PRNGKey) -> Any:
         battle, first = env.reset(key)
-        return battle, first.observation.avail
+        return battle, first.observation, first.reward
 
     def go_on(carry: Any, key: PRNGKey) -> Any:
-        battle, avail = carry
+        battle, seen, _ = carry
         act_key, step_key, reset_key = jax.random.split(key, 3)
-        battle, arrived = env.step(battle, legal(act_key, avail), step_key)
+        battle, arrived = env.step(battle, legal(act_key, seen.avail), step_key)
         over = arrived.terminated | arrived.truncated
-        fresh = begin(reset_key)
-        return jax.tree.map(
-            lambda new, old: jnp.where(over, new, old), fresh, (battle, arrived.observation.avail)
-        )
+        gone_on = battle, arrived.observation, arrived.reward
+        return jax.tree.map(lambda new, old: jnp.where(over, new, old), begin(reset_key), gone_on)
 
     return begin, go_on
 

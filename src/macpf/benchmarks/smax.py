@@ -19,7 +19,8 @@ def installed() -> bool:
 def battles(allies: int, enemies: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """How copies of a battle of marines begin, and how they go on under random legal actions.
 
-    Against SMAX's own heuristic enemy, eight frames a step; a battle that ended begins anew by itself.
+    Against SMAX's own heuristic enemy, eight frames a step; a battle that ended begins anew by itself. What
+    agents observe is carried along, as it is beside ours.
     """
     smax = importlib.import_module("jaxmarl.environments.smax")
     scenario = importlib.import_module("jaxmarl.environments.smax.smax_env").Scenario
@@ -27,9 +28,11 @@ def battles(allies: int, enemies: int) -> tuple[Callable[..., Any], Callable[...
     env = smax.HeuristicEnemySMAX(scenario=scenario(marines, allies, enemies, False, False))
 
     def begin(key: PRNGKey) -> Any:
-        return env.reset(key)[1]
+        seen, state = env.reset(key)
+        return state, seen, jnp.zeros(())
 
-    def go_on(state: Any, key: PRNGKey) -> Any:
+    def go_on(carry: Any, key: PRNGKey) -> Any:
+        state, _, _ = carry
         step_key, *act_keys = jax.random.split(key, 1 + allies)
         avail = env.get_avail_actions(state)
         chances = {agent: jnp.where(avail[agent] > 0, 0.0, -jnp.inf) for agent in env.agents}
@@ -37,6 +40,7 @@ def battles(allies: int, enemies: int) -> tuple[Callable[..., Any], Callable[...
             agent: jax.random.categorical(act_key, chances[agent])
             for agent, act_key in zip(env.agents, act_keys, strict=True)
         }
-        return env.step(step_key, state, actions)[1]
+        seen, state, reward, _, _ = env.step(step_key, state, actions)
+        return state, seen, reward[env.agents[0]]
 
     return begin, go_on
