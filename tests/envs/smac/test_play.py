@@ -36,9 +36,9 @@ def test_random_play_ends_by_the_limit():
     assert int(worst.episodes) >= 8  # the limit is 60
 
 
-def rates(name: str, *policies: str) -> list[float]:
+def rates(name: str, *policies: str, vary: float = 0.3) -> list[float]:
     """Win rates from places that vary a little, for from SMAC's own all battles are much alike."""
-    env = SMAC(name, Rules(spawn_jitter=0.3))
+    env = SMAC(name, Rules(spawn_jitter=vary))
     known = policies_for(env)
     return list(
         win_rates(env, jax.random.key(0), 16, {policy: known[policy] for policy in policies}).values()
@@ -65,9 +65,9 @@ def test_stalkers_beat_zealots_by_kiting(optimised):
 
 
 @pytest.mark.parametrize("name", ["2m_vs_1z", "2s_vs_1sc"])
-def test_two_win_by_taking_turns(name, optimised):
+def test_two_win_by_taking_turns(name):
     """Against a zealot the chased one runs; against a spine crawler the hurt one leaves."""
-    assert rates(name, "take turns")[0] > 0.4
+    assert rates(name, "take turns", vary=0.0)[0] > 0.7
 
 
 def test_an_episode_is_a_trajectory_like_any_other():
