@@ -45,7 +45,7 @@ def rates(name: str, *policies: str, vary: float = 0.3) -> list[float]:
     )
 
 
-def test_eight_marines_win_easily_and_eight_against_nine_only_with_skill(optimised):
+def test_eight_marines_win_easily_and_eight_against_nine_only_with_skill():
     assert rates("8m", "hold the line")[0] > 0.9
     nearest, line = rates("8m_vs_9m", "attack nearest", "hold the line")
     assert nearest < 0.2
@@ -58,7 +58,7 @@ def test_a_wall_in_the_corridor_beats_the_open_field(optimised):
     assert wall > field + 0.4
 
 
-def test_stalkers_beat_zealots_by_kiting(optimised):
+def test_stalkers_beat_zealots_by_kiting():
     nearest, kiting = rates("3s_vs_3z", "attack nearest", "kite")
     assert nearest < 0.2
     assert kiting > 0.8
