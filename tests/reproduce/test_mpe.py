@@ -1,5 +1,7 @@
 """The table of the particle tasks: the paper's numbers, verdicts on made-up seeds, and one small run."""
 
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -65,6 +67,24 @@ def test_a_sweep_has_the_preset_and_then_the_common_grid(name: str):
     tried = [(round(s[LR] / lr, 6), s[GAMMA], s[ahead]) for s in swept.settings]
     assert set(tried) == {tried[0], *SWEPT}
     assert len(tried) == len(set(tried))
+
+
+TRACE = """
+import jax, jax.numpy as jnp
+from macpf.experiments.vary import vary
+from macpf.reproduce.mpe import GAMMA, ROWS, TASKS, sweep_of
+for row in ROWS:
+    swept = sweep_of(row.algorithm, TASKS[0], 1, 1.0)
+    setting = {path: jnp.asarray(value) for path, value in swept.settings[1].items()}
+    gamma = jax.jit(lambda setting: jnp.asarray(vary(swept.experiment, setting).algorithm.gamma))(setting)
+    assert gamma == jnp.asarray(swept.settings[1][GAMMA]), row
+"""
+
+
+def test_what_a_sweep_changes_may_be_traced():
+    """In a process of its own, since the checked annotations of the tests ask for plain numbers."""
+    done = subprocess.run([sys.executable, "-c", TRACE], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_scale_is_a_multiple_of_the_steps():

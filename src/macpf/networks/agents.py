@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from macpf.networks.backend import on_cpu
 from macpf.networks.gru import gru_scan, gru_step
 from macpf.networks.layers import Layers, make_layers
 from macpf.types import EnvSpec, Memory, Observation, PRNGKey
@@ -115,7 +116,7 @@ def unroll_together(bodies: Sequence[Body], xs: Float[Array, "T N I"]) -> list[F
     A GPU waits for launches, so there one scan carries all bodies; a CPU computes, and is quicker with
     one scan for each.
     """
-    if jax.default_backend() == "cpu":
+    if on_cpu():
         return [_unroll(body, xs) for body in bodies]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *bodies)
     return list(jax.vmap(_unroll, in_axes=(0, None))(stacked, xs))

@@ -14,16 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from macpf.networks.backend import on_cpu, unroll
+
 Gates = tuple[Float[Array, "..."], ...]  # reset, update, candidate
-
-
-def unroll() -> int:
-    """Steps of a scan compiled into one: a GPU gains by fewer launches, a CPU loses (measured)."""
-    return 1 if _on_cpu() else 4
-
-
-def _on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
 
 
 def gru_step(
@@ -63,14 +56,14 @@ def _advance(gi: Gates, weights: Gates, bias_n: Float[Array, " H"], h: Float[Arr
 
 def _times(h: Float[Array, " H"], weights: Gates) -> Sequence[Float[Array, " H"]]:
     """The product with the weights of every gate."""
-    if _on_cpu():
+    if on_cpu():
         return [h @ w for w in weights]
     return jnp.split(h @ jnp.concatenate(weights, axis=1), len(weights))
 
 
 def _times_transposed(gates: Gates, weights: Gates) -> Float[Array, " H"]:
     """The way back: the sum of every gate's product with its transposed weights."""
-    if _on_cpu():
+    if on_cpu():
         return sum((d @ w.T for d, w in zip(gates, weights, strict=True)), jnp.zeros(()))
     return jnp.concatenate(gates) @ jnp.concatenate(weights, axis=1).T
 

@@ -23,12 +23,13 @@ Scripted = Callable[[SMAC, Battle, PRNGKey], Array]  # every agent's action
 
 
 class View(NamedTuple):
-    """What the policies look at: the mask, squared distances, and who can be shot at from here."""
+    """What the policies look at: the mask, squared distances, who can be shot at from here, who is chased."""
 
     avail: Bool[Array, "N A"]
     away2: Float[Array, "N E"]
     targets: Bool[Array, "N E"]
     in_reach: Bool[Array, "N E"]
+    after_me: Bool[Array, "N E"]
 
 
 def view(env: SMAC, state: Battle) -> View:
@@ -39,7 +40,8 @@ def view(env: SMAC, state: Battle) -> View:
     away2 = (x[:n, None] - x[None, n:]) ** 2 + (y[:n, None] - y[None, n:]) ** 2
     away2 = jnp.where(state.alive[None, n:], away2, jnp.inf)
     targets = avail[:, FIRST_TARGET:] & (field.ours.reach2 >= 0)
-    return View(avail, away2, targets, targets & (away2 <= field.ours.reach2))
+    after_me = state.target[None] == jnp.arange(n, dtype=jnp.int32)[:, None]
+    return View(avail, away2, targets, targets & (away2 <= field.ours.reach2), after_me)
 
 
 def attack_nearest(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
@@ -59,12 +61,10 @@ def focus_fire(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
 
 def kite(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
     """Whoever is chased runs while its weapon cools down, or when it is nearly caught; all others shoot."""
-    now, field, n = view(env, state), env.field, env.field.n
-    shoot = attack_nearest(env, state, key)
-    after_me = state.target[None] == jnp.arange(n, dtype=jnp.int32)[:, None]
-    reach = jnp.sqrt(jnp.maximum(field.theirs.reach2, 0.0)).T
-    caught = jnp.any(after_me & (now.away2 < (reach + 1.4) ** 2), axis=1)
-    pressed = jnp.any(after_me & (now.away2 < (reach + 3.0) ** 2), axis=1)
+    now, n = view(env, state), env.field.n
+    shoot, reach = attack_nearest(env, state, key), _their_reach(env)
+    caught = jnp.any(now.after_me & (now.away2 < (reach + 1.4) ** 2), axis=1)
+    pressed = jnp.any(now.after_me & (now.away2 < (reach + 3.0) ** 2), axis=1)
     waits = state.cooldown[:n] > env.interface.step_mul / 2
     away = flee(env, state, now)
     return jnp.where((caught | (pressed & waits)) & (away > STOP), away, shoot)
@@ -72,46 +72,29 @@ def kite(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
 
 def take_turns(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
     """Of a team, those shoot who are not shot at; whoever is evades, from what can follow or what cannot."""
-    now, field, n = view(env, state), env.field, env.field.n
-    reach = jnp.sqrt(jnp.maximum(field.theirs.reach2, 0.0)).T
-    gap = jnp.sqrt(now.away2) - reach
-    after_me = state.target[None] == jnp.arange(n, dtype=jnp.int32)[:, None]
-    evade = _lead_on if field.speed[n:].any() else _relieve
-    return evade(env, state, now, attack_nearest(env, state, key), gap, after_me)
+    evade = _lead_on if env.field.speed[env.field.n :].any() else _relieve
+    return evade(env, state, view(env, state), attack_nearest(env, state, key))
 
 
-def _lead_on(
-    env: SMAC,
-    state: Battle,
-    now: View,
-    shoot: Int[Array, " N"],
-    gap: Float[Array, "N E"],
-    after_me: Bool[Array, "N E"],
-) -> Int[Array, " N"]:
+def _lead_on(env: SMAC, state: Battle, now: View, shoot: Int[Array, " N"]) -> Int[Array, " N"]:
     """Whoever is chased runs, and shoots only where that leaves a gap, or while their weapons cool down."""
     field, n, frames = env.field, env.field.n, env.interface.step_mul
-    left = jnp.min(jnp.where(after_me, gap - frames * field.speed[None, n:], jnp.inf), axis=1)
-    safe = jnp.min(jnp.where(after_me, state.cooldown[None, n:], jnp.inf), axis=1) > 1.25 * frames
+    gap = jnp.sqrt(now.away2) - _their_reach(env)
+    left = jnp.min(jnp.where(now.after_me, gap - frames * field.speed[None, n:], jnp.inf), axis=1)
+    safe = jnp.min(jnp.where(now.after_me, state.cooldown[None, n:], jnp.inf), axis=1) > 1.25 * frames
     waits = state.cooldown[:n] > frames / 2
-    runs = jnp.any(after_me, axis=1) & (waits | ((left < 1.0) & ~safe))
+    runs = jnp.any(now.after_me, axis=1) & (waits | ((left < 1.0) & ~safe))
     away = run(env, state, now)
     return jnp.where(runs & (away > STOP), away, shoot)
 
 
-def _relieve(
-    env: SMAC,
-    state: Battle,
-    now: View,
-    shoot: Int[Array, " N"],
-    gap: Float[Array, "N E"],
-    after_me: Bool[Array, "N E"],
-) -> Int[Array, " N"]:
+def _relieve(env: SMAC, state: Battle, now: View, shoot: Int[Array, " N"]) -> Int[Array, " N"]:
     """Whoever is shot at and weak leaves, and comes back when another is; when all are weak they rest."""
     field, n, alive = env.field, env.field.n, state.alive[: env.field.n]
     weak = state.health[:n] + state.shield[:n] <= 1.5 * jnp.max(field.theirs.power, axis=0)
     rested = jnp.all(~alive | (state.shield[:n] >= 0.95 * field.shield[:n]))
-    near = jnp.min(gap, axis=1) < 0.5
-    shot_at = jnp.any(after_me, axis=1) & near
+    near = jnp.min(jnp.sqrt(now.away2) - _their_reach(env), axis=1) < 0.5
+    shot_at = jnp.any(now.after_me, axis=1) & near
     leaves = near & weak & (shot_at | jnp.all(weak | ~alive))
     rests = ~near & ~rested & ~jnp.any(shot_at)
     action = jnp.where(rests, STOP, jnp.where(leaves, flee(env, state, now), shoot))
@@ -125,7 +108,7 @@ def hold_the_line(env: SMAC, state: Battle, key: PRNGKey) -> Int[Array, " N"]:
     rank = jnp.argsort(jnp.argsort(y + 1e-3 * x))
     dx, dy = WEST[0] - x, WEST[1] + 1.1 * (rank - (n - 1) / 2) - y
     dx, dy = (jnp.where(jnp.abs(d) < 0.57, 0.0, d) for d in (dx, dy))  # half a step is near enough
-    shot_at = jnp.any((state.target[None] == jnp.arange(n)[:, None]) & (now.away2 < 7.0**2), axis=1)
+    shot_at = jnp.any(now.after_me & (now.away2 < 7.0**2), axis=1)
     weak = (state.health[:n] < 16) & shot_at & (state.cooldown[:n] > env.interface.step_mul / 2)
     retreat = weak & now.avail[:, WESTWARD]
     fight = jnp.where(retreat, WESTWARD, focus_fire(env, state, key))
@@ -189,9 +172,7 @@ def flee(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
     away = jnp.hypot(x[:, :, None] - state.x[None, None, n:], y[:, :, None] - state.y[None, None, n:])
     nearest = jnp.min(jnp.where(state.alive[None, None, n:], away, jnp.inf), axis=2)
     score = nearest - 0.05 * jnp.hypot(x - SIZE / 2, y - SIZE / 2)
-    score = jnp.where(now.avail[:, NORTH:FIRST_TARGET], score, -jnp.inf)
-    move = jnp.where(jnp.any(jnp.isfinite(score), axis=1), NORTH + jnp.argmax(score, axis=1), STOP)
-    return jnp.where(now.avail[:, STOP], move, NO_OP).astype(jnp.int32)
+    return _best_move(now.avail, score)
 
 
 def run(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
@@ -211,9 +192,19 @@ def run(env: SMAC, state: Battle, now: View) -> Int[Array, " N"]:
     cells = jnp.arange(1, far + 1)[:, None, None]
     ahead = [v[None, :, None] + cells * DIRECTIONS[None, None, :, i] for i, v in enumerate((x, y))]
     free = jnp.sum(jnp.cumprod(is_open_ground(env.field.land, *ahead).astype(jnp.float32), axis=0), axis=0)
-    score = jnp.where(now.avail[:, NORTH:FIRST_TARGET], kept * (1 + free / far), -jnp.inf)
+    return _best_move(now.avail, kept * (1 + free / far))
+
+
+def _best_move(avail: Bool[Array, "N A"], score: Float[Array, "N 4"]) -> Int[Array, " N"]:
+    """The available move of the highest score; to stop where there is none."""
+    score = jnp.where(avail[:, NORTH:FIRST_TARGET], score, -jnp.inf)
     move = jnp.where(jnp.any(jnp.isfinite(score), axis=1), NORTH + jnp.argmax(score, axis=1), STOP)
-    return jnp.where(now.avail[:, STOP], move, NO_OP).astype(jnp.int32)
+    return jnp.where(avail[:, STOP], move, NO_OP).astype(jnp.int32)
+
+
+def _their_reach(env: SMAC) -> Float[Array, "N E"]:
+    """From how far each opponent hits each agent."""
+    return jnp.sqrt(jnp.maximum(env.field.theirs.reach2, 0.0)).T
 
 
 def _attack(rank: Float[Array, "N E"], now: View, otherwise: Int[Array, " N"]) -> Int[Array, " N"]:
