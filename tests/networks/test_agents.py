@@ -45,9 +45,33 @@ def test_unrolling_is_stepping(recurrent):
 def test_unrolling_together_is_unrolling_each(recurrent, backend, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     bodies = [make_body(key, INPUTS, HIDDEN, recurrent) for key in jax.random.split(jax.random.key(0))]
-    for body, features in zip(bodies, unroll_together(bodies, XS), strict=True):
-        expected = jax.jit(jax.vmap(partial(stepped, body), in_axes=1, out_axes=1))(XS)
-        assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
+    for fixed in (0, 1):
+        together = unroll_together(bodies[fixed:], XS, fixed=bodies[:fixed])
+        for body, features in zip((*bodies[fixed:], *bodies[:fixed]), together, strict=True):
+            expected = jax.jit(jax.vmap(partial(stepped, body), in_axes=1, out_axes=1))(XS)
+            assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
+
+
+@both_bodies
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_slopes_are_those_of_unrolling_each_and_fixed_bodies_have_none(recurrent, backend, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    keys = jax.random.split(jax.random.key(0), 3)
+    bodies = [make_body(key, INPUTS, HIDDEN, recurrent) for key in keys]
+    weights = jax.random.normal(jax.random.key(1), (3, *XS.shape[:2], HIDDEN))
+
+    def together(bodies):
+        return jnp.sum(weights * jnp.stack(unroll_together(bodies[:2], XS, fixed=bodies[2:])))
+
+    def alone(bodies):
+        unrolled = [jax.vmap(body.unroll, in_axes=1, out_axes=1)(XS) for body in bodies[:2]]
+        return jnp.sum(weights[:2] * jnp.stack(unrolled))
+
+    found, expected = jax.jit(jax.grad(together))(bodies), jax.jit(jax.grad(alone))(bodies)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    assert all(jnp.any(x != 0) for x in jax.tree.leaves(found[0]))
+    assert not any(jnp.any(x != 0) for x in jax.tree.leaves(found[2]))
 
 
 def test_agent_inputs_are_observation_previous_action_and_index():

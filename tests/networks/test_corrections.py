@@ -53,7 +53,9 @@ def written_out(actions: np.ndarray) -> np.ndarray:
     return np.stack(rows)
 
 
-def test_a_correction_is_its_formula():
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_a_correction_is_its_formula(backend: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     chain = correction_chain(DEPENDS)
     for actions in np.random.default_rng(0).integers(A, size=(10, N)):
         assert_allclose(chain(jnp.asarray(actions)), written_out(actions), rtol=1e-4, atol=1e-5)

@@ -156,12 +156,15 @@ class FOP:
         log_policy = acting.training_policy(self.epsilon_mode, self.epsilon, step)
         before, n_actions = previous_actions(actions), seen.avail.shape[-1]
         xs = agent_inputs(seen.obs, before, n_actions)
-        told = jnp.full_like(before, -1) if self.critic == "mlp" else before
-        xs_q = agent_inputs(seen.obs, told, n_actions)
-        (h_pi,) = unroll_together([networks.pi.body], xs)
-        log_pi = log_policy(each(networks.pi.head)(h_pi), seen.avail)
         critics = (networks.q1, networks.q2, targets.q1, targets.q2)
-        features = unroll_together([critic.body for critic in critics], xs_q)
+        q1_body, q2_body, *lagging = (critic.body for critic in critics)
+        if self.critic == "mlp":
+            xs_q = agent_inputs(seen.obs, jnp.full_like(before, -1), n_actions)
+            (h_pi,) = unroll_together([networks.pi.body], xs)
+            features = unroll_together([q1_body, q2_body], xs_q, fixed=lagging)
+        else:
+            h_pi, *features = unroll_together([networks.pi.body, q1_body, q2_body], xs, fixed=lagging)
+        log_pi = log_policy(each(networks.pi.head)(h_pi), seen.avail)
         q1, q2, q1_hat, q2_hat = (each(c.head)(h) for c, h in zip(critics, features, strict=True))
 
         a_new = pick(sg(log_pi), jax.random.uniform(key, actions.shape))

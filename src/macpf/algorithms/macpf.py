@@ -326,7 +326,8 @@ class MACPF:
         xs = agent_inputs(seen.obs, previous_actions(actions), seen.avail.shape[-1])
         through, committed = self.dep_grad_through_trunk, self._committed
         critic = (by.l_dep if committed else by.l_ind).q_ind  # a committed policy needs one critic alone
-        h_pi, h_q, h_hat = unroll_together([by.j_ind.pi_ind.body, critic.body, targets.q_ind.body], xs)
+        learned, lagging = [by.j_ind.pi_ind.body, critic.body], [targets.q_ind.body]
+        h_pi, h_q, h_hat = unroll_together(learned, xs, fixed=lagging)
         h_b, h_c = sg(h_pi), h_q if committed else sg(h_q)
         if through:
             h_b, h_c = unroll_together([by.j_dep.pi_ind.body, by.l_dep.q_ind.body], xs)

@@ -147,7 +147,7 @@ class QTRAN:
         """The three losses at every step of one episode."""
         seen, actions = episode.observation, episode.actions
         xs = agent_inputs(seen.obs, previous_actions(actions), seen.avail.shape[-1])
-        h, h_hat = unroll_together([networks.q.body, targets.q.body], xs)
+        h, h_hat = unroll_together([networks.q.body], xs, fixed=[targets.q.body])
         q = each(networks.q.head)(h)
         a_bar = greedy(q, seen.avail)
         v_jt = jax.vmap(networks.v_jt)(seen.state)[:, 0]

@@ -93,7 +93,7 @@ class ValueDecomposition:
         """The squared error of the team's value at every step of one episode."""
         seen, actions = episode.observation, episode.actions
         xs = agent_inputs(seen.obs, previous_actions(actions), seen.avail.shape[-1])
-        h, h_hat = unroll_together([networks.q.body, targets.q.body], xs)
+        h, h_hat = unroll_together([networks.q.body], xs, fixed=[targets.q.body])
         q, q_hat = each(networks.q.head)(h), each(targets.q.head)(h_hat)
         chosen = greedy(q if self.double_q else q_hat, seen.avail)
         v, v_hat = sg(best(q, seen.avail)), best(q_hat, seen.avail)

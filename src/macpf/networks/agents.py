@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from macpf.networks.backend import on_cpu
-from macpf.networks.gru import gru_scan, gru_step
+from macpf.networks.gru import gru_again, gru_step, gru_walk
 from macpf.networks.layers import Layers, make_layers
 from macpf.types import EnvSpec, Memory, Observation, PRNGKey
 
@@ -27,6 +27,14 @@ class FeedForward(eqx.Module):
     def unroll(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
         return jax.nn.relu(jax.vmap(self.layers)(xs))
 
+    def walk(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
+        """The same as constants."""
+        return jax.lax.stop_gradient(self.unroll(xs))
+
+    def again(self, xs: Float[Array, "T I"], hs: Float[Array, "T H"]) -> Float[Array, "T H"]:
+        """The same as a function of the parameters."""
+        return self.unroll(xs)
+
 
 class Recurrent(eqx.Module):
     """A hidden layer, then a GRU: its output is both feature and memory."""
@@ -42,8 +50,18 @@ class Recurrent(eqx.Module):
         return h, h
 
     def unroll(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
-        start = jnp.zeros(self.memory_size)
-        return gru_scan(self.cell, jax.nn.relu(jax.vmap(self.layer)(xs)), start)
+        return self.again(xs, self.walk(xs))
+
+    def walk(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
+        """The same as constants."""
+        return gru_walk(self.cell, self._inputs(xs), jnp.zeros(self.memory_size))
+
+    def again(self, xs: Float[Array, "T I"], hs: Float[Array, "T H"]) -> Float[Array, "T H"]:
+        """The states a walk found, as a function of the parameters."""
+        return gru_again(self.cell, self._inputs(xs), jnp.zeros(self.memory_size), hs)
+
+    def _inputs(self, xs: Float[Array, "T I"]) -> Float[Array, "T H"]:
+        return jax.nn.relu(jax.vmap(self.layer)(xs))
 
 
 Body = FeedForward | Recurrent
@@ -110,17 +128,30 @@ def each(network: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return jax.vmap(jax.vmap(network))
 
 
-def unroll_together(bodies: Sequence[Body], xs: Float[Array, "T N I"]) -> list[Float[Array, "T N H"]]:
-    """The features several bodies of one shape make of the same episode.
+def unroll_together(
+    bodies: Sequence[Body], xs: Float[Array, "T N I"], fixed: Sequence[Body] = ()
+) -> list[Float[Array, "T N H"]]:
+    """The features several bodies of one shape make of the same episode; those of `fixed` ones as constants.
 
-    A GPU waits for launches, so there one scan carries all bodies; a CPU computes, and is quicker with
-    one scan for each.
+    A GPU waits for launches, so there one walk carries all bodies; a CPU computes, and is quicker with
+    one walk for each.
     """
+    everyone, learned = (*bodies, *fixed), len(bodies)
     if on_cpu():
-        return [_unroll(body, xs) for body in bodies]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *bodies)
-    return list(jax.vmap(_unroll, in_axes=(0, None))(stacked, xs))
+        walks = [_walk(body, xs) for body in everyone]
+        return [*map(_again, bodies, [xs] * learned, walks[:learned]), *walks[learned:]]
+    at_once = jax.vmap(_walk, in_axes=(0, None))(_stacked(everyone), xs)
+    again = jax.vmap(_again, in_axes=(0, None, 0))(_stacked(bodies), xs, at_once[:learned])
+    return [*again, *at_once[learned:]]
 
 
-def _unroll(body: Body, xs: Float[Array, "T N I"]) -> Float[Array, "T N H"]:
-    return jax.vmap(body.unroll, in_axes=1, out_axes=1)(xs)
+def _walk(body: Body, xs: Float[Array, "T N I"]) -> Float[Array, "T N H"]:
+    return jax.vmap(body.walk, in_axes=1, out_axes=1)(xs)
+
+
+def _again(body: Body, xs: Float[Array, "T N I"], hs: Float[Array, "T N H"]) -> Float[Array, "T N H"]:
+    return jax.vmap(body.again, in_axes=1, out_axes=1)(xs, hs)
+
+
+def _stacked(bodies: Sequence[Body]) -> Body:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *bodies)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from macpf.networks.backend import unroll
+from macpf.networks.backend import on_cpu, unroll
 from macpf.types import EnvSpec, PRNGKey
 
 Pool = Literal["sum/N", "mean", "sum"]
@@ -98,7 +98,7 @@ class Chain(eqx.Module):
 
     def __call__(self, actions: Int[Array, " N"]) -> Float[Array, "N A"]:
         """Agent i's numbers, given what the agents it depends on do."""
-        return self.numbers(self.base, self.own + self.weight @ _rows(self.table, actions))
+        return self.numbers(self.base, self.own + _pool(self.weight, _rows(self.table, actions)))
 
     def numbers(self, base: Float[Array, "M A"] | None, x: Float[Array, "M K"]) -> Float[Array, "M A"]:
         """The numbers of some agents, by what they and those before them say: a deep chain reads it first."""
@@ -122,6 +122,13 @@ def _rows(table: Float[Array, "M A K"], actions: Int[Array, " M"]) -> Float[Arra
     return jnp.einsum("na,nab->nb", jax.nn.one_hot(actions, table.shape[1]), table)
 
 
+def _pool(weight: Float[Array, "M N"], rows: Float[Array, "N K"]) -> Float[Array, "M K"]:
+    """The weighted sum of all rows: a GPU is slow with batches of such small products, a CPU is not."""
+    if on_cpu():
+        return weight @ rows
+    return jnp.sum(weight[:, :, None] * rows[None], axis=1)
+
+
 def choose_in_turn(
     chain: Chain, decide: Decide[Given], given: Given, groups: int | None = None
 ) -> Int[Array, " N"]:
@@ -138,7 +145,7 @@ def choose_in_turn(
 
         actions, told = carry
         base = None if chain.base is None else now(chain.base)
-        numbers = chain.numbers(base, now(chain.own) + now(chain.weight) @ told)
+        numbers = chain.numbers(base, now(chain.own) + _pool(now(chain.weight), told))
         chosen = decide(numbers, jax.tree.map(now, given))
         actions = jax.lax.dynamic_update_slice_in_dim(actions, chosen, start, 0)
         told = jax.lax.dynamic_update_slice_in_dim(told, _rows(now(chain.table), chosen), start, 0)
