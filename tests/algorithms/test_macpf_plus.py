@@ -429,9 +429,15 @@ def test_options_that_do_not_fit_are_a_sentence(options: dict[str, Any], sentenc
         MACPF(**options)
 
 
-def test_a_mixer_needs_units():
-    with pytest.raises(UserError, match="positive"):
-        Advantage(0)
+def test_a_mixer_needs_units_and_layers():
+    for sizes in ((0, 1), (8, 0)):
+        with pytest.raises(UserError, match="positive"):
+            Advantage(*sizes)
+
+
+def test_the_value_of_a_state_has_as_many_layers_as_asked_for():
+    made = Advantage(hidden=8, layers=3).make(jax.random.key(0), macpf.make("matrix-game").spec)
+    assert [layer.out_features for layer in made.value.layers] == [8, 8, 8, 1]
 
 
 # Learning

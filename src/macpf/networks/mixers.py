@@ -268,15 +268,16 @@ class Attention:
 
 @dataclass(frozen=True)
 class Advantage:
-    """The paper's own decomposition into soft advantages, with a value of the state of `hidden` units."""
+    """The paper's own decomposition into soft advantages; `layers` of `hidden` units value the state."""
 
     hidden: int = 64
+    layers: int = 1
 
     def __post_init__(self) -> None:
-        _check(self.hidden)
+        _check(self.hidden, self.layers)
 
     def make(self, key: PRNGKey, spec: EnvSpec) -> SoftAdvantage:
-        return SoftAdvantage(make_layers(key, (spec.state_dim, self.hidden, 1)))
+        return SoftAdvantage(make_layers(key, (spec.state_dim, *(self.hidden,) * self.layers, 1)))
 
 
 Mixing = Additive | Hyper | Duplex | Attention | Advantage
