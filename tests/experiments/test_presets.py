@@ -1,10 +1,14 @@
 """The presets are the paper's numbers."""
 
+from dataclasses import replace
+
 import pytest
 
 import macpf
 from macpf.algorithms import ALGORITHMS
 from macpf.envs import TASKS
+from macpf.errors import UserError
+from macpf.experiments.presets import PARTICLE_BEST
 from macpf.schedules import Constant, Linear, Schedule
 
 
@@ -19,7 +23,7 @@ def test_matrix_game_as_in_the_paper() -> None:
 @pytest.mark.parametrize("task", ["mpe/simple-spread", "mpe/formation-control", "mpe/line-control"])
 def test_particle_tasks_as_in_the_paper(task: str) -> None:
     for name in ("macpf", "qmix", "qplex", "fop"):
-        e = macpf.experiment(name, task)
+        e = macpf.experiment(name, task, "paper")
         assert (e.batch, e.algorithm.hidden, e.algorithm.recurrent, e.algorithm.optimiser.lr) == (
             64,
             64,
@@ -29,9 +33,24 @@ def test_particle_tasks_as_in_the_paper(task: str) -> None:
     assert macpf.experiment("macpf", task).algorithm.alpha == macpf.Linear(0.5, 0.05, 50_000)
     assert macpf.experiment("macpf", task).algorithm.epsilon_mode == "behaviour"
     assert macpf.experiment("qmix", task).algorithm.epsilon == macpf.Linear(1.0, 0.05, 50_000)
-    mappo = macpf.experiment("mappo", task)
+    mappo = macpf.experiment("mappo", task, "paper")
     assert (mappo.parallel, mappo.algorithm.optimiser.lr, mappo.algorithm.own_inputs) == (128, 7e-4, False)
     assert (mappo.algorithm.activation, mappo.algorithm.ppo_epochs) == ("tanh", 10)
+
+
+@pytest.mark.parametrize("name", ["macpf", "qplex", "mappo", "macpf-att"])
+def test_particle_tasks_have_swept_values_by_default(name: str) -> None:
+    e = macpf.experiment(name, "mpe/line-control")
+    lr, gamma, ahead = PARTICLE_BEST.get(name, PARTICLE_BEST["macpf"])
+    assert (e.algorithm.optimiser.lr, e.algorithm.gamma, e.reward_factor) == (lr, gamma, 0.3)
+    assert getattr(e.algorithm, "gae_lambda" if name == "mappo" else "td_lambda") == ahead
+    assert e.algorithm.optimiser.anneal == (0 if name == "mappo" else 80_000)
+
+
+def test_learning_rates_that_have_fallen_to_nothing_are_not_trained_on() -> None:
+    e = macpf.experiment("qmix", "mpe/simple-spread")
+    with pytest.raises(UserError, match="after 80000 updates, but 4000000 steps make 160000"):
+        replace(e, steps=4_000_000)
 
 
 def test_paper_and_authors_are_the_two_readings() -> None:

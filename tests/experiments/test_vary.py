@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import macpf
 from macpf.errors import UserError
-from macpf.experiments.vary import vary
+from macpf.experiments.vary import lasting, vary
 from tests.tiny import tiny_experiment
 
 
@@ -78,3 +78,11 @@ def test_the_original_stays_as_it_was():
     start = macpf.experiment("vdn", "matrix-game")
     vary(start, {"algorithm.optimiser.lr": 0.5})
     assert start == macpf.experiment("vdn", "matrix-game")
+
+
+@pytest.mark.parametrize(("name", "anneal"), [("qmix", 40_000), ("mappo", 0)])
+def test_half_as_long_learning_rates_fall_twice_as_fast(name: str, anneal: int):
+    whole = macpf.experiment(name, "mpe/simple-spread")
+    half = lasting(whole, 0.5)
+    assert (half.steps, half.algorithm.optimiser.anneal) == (1_000_000, anneal)
+    assert lasting(half, 2.0) == lasting(whole, 1.0) == whole

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from macpf.cli import main
+from macpf.experiments.presets import experiment
 from macpf.experiments.vary import vary
 from macpf.report.statistics import Sample
 from macpf.reproduce import mpe
-from macpf.reproduce.lanes import Found
+from macpf.reproduce.lanes import Found, Lanes, load
 from macpf.reproduce.mpe import (
+    FACTOR,
     GAMMA,
     LR,
+    RATES,
     ROWS,
     SWEEP_SHARE,
     SWEPT,
@@ -24,11 +27,16 @@ from macpf.reproduce.mpe import (
     lambda_of,
     lanes_of,
     leads,
+    preset_of,
+    rates_of,
+    rates_table,
     sweep_of,
     sweep_table,
     verdict,
     verdicts,
 )
+
+KEPT = Path(__file__).parents[2] / "results" / "mpe"
 
 
 def test_the_rows_hold_the_paper_s_numbers():
@@ -59,14 +67,41 @@ def test_a_verdict_compares_means(ours: Sample, expected: str):
 
 
 @pytest.mark.parametrize("name", [row.algorithm for row in ROWS])
-def test_a_sweep_has_the_preset_and_then_the_common_grid(name: str):
-    alone, swept = lanes_of(name, TASKS[0], 5, SWEEP_SHARE), sweep_of(name, TASKS[0], 2, 1.0)
-    assert vary(swept.experiment, swept.settings[0]) == swept.experiment == alone.experiment
-    assert (alone.seeds, swept.seeds) == ((5,), (2,) * len(swept.settings))
-    lr, ahead = swept.settings[0][LR], lambda_of(swept.experiment)
-    tried = [(round(s[LR] / lr, 6), s[GAMMA], s[ahead]) for s in swept.settings]
-    assert set(tried) == {tried[0], *SWEPT}
-    assert len(tried) == len(set(tried))
+def test_a_sweep_is_the_same_short_grid_for_all(name: str):
+    alone, swept = lanes_of(name, TASKS[1], 5, SWEEP_SHARE), sweep_of(name, TASKS[1], 2, 1.0)
+    assert (alone.seeds, swept.seeds) == ((5,), (2,) * len(SWEPT))
+    assert swept.experiment.steps == alone.experiment.steps == 300_000
+    assert swept.experiment.algorithm.optimiser.anneal == 0
+    ahead = lambda_of(swept.experiment)
+    tried = [(s[LR], (s[GAMMA], s[FACTOR]), s[ahead]) for s in swept.settings]
+    assert tuple(tried) == SWEPT
+    assert vary(swept.experiment, swept.settings[0]) == swept.experiment
+
+
+@pytest.mark.parametrize("name", [row.algorithm for row in ROWS])
+def test_the_preset_is_the_best_of_what_was_swept(name: str):
+    """By the short sweep, but for the learning rate where the whole training was run at several."""
+    swept = load(sweep_of(name, TASKS[0], 1, 1.0), KEPT / TASKS[0] / f"{name}-sweep")
+    assert swept is not None
+    best = swept.lanes.settings[int(swept.extra["final_ind"].mean(axis=1).argmax())]
+    lr, whole = best[LR], load(lanes_of(name, TASKS[0], 5, 1.0), KEPT / TASKS[0] / name)
+    if whole is not None:
+        of_rate = [whole.extra["final_ind"][whole.lanes.setting_of == i].mean() for i in range(len(RATES))]
+        lr = RATES[int(np.argmax(of_rate))]
+    made = experiment(name, f"mpe/{TASKS[0]}")
+    ahead = getattr(made.algorithm, lambda_of(made).removeprefix("algorithm."))
+    found = (made.algorithm.optimiser.lr, made.algorithm.gamma, made.reward_factor, ahead)
+    assert found == (lr, best[GAMMA], best[FACTOR], best[lambda_of(made)])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_first_task_is_run_at_both_rates(task: str):
+    lanes = lanes_of("vdn", task, 5, 1.0)
+    preset = experiment("vdn", f"mpe/{task}").algorithm.optimiser.lr
+    expected = RATES if task == TASKS[0] else (preset,)
+    assert tuple(rates_of(empty(lanes))) == expected
+    assert lanes.seeds == (5,) * len(expected)
+    assert lanes.experiment.algorithm.optimiser.anneal == 80_000
 
 
 TRACE = """
@@ -93,17 +128,29 @@ def test_scale_is_a_multiple_of_the_steps():
 
 @cache
 def made_up() -> dict[str, Found]:
-    """Results made up by hand: method i scores -100 - i, seeds are 0.5 apart, settings 10 apart."""
+    """Results made up by hand: method i scores -100 - i, seeds are 0.5 apart, settings 10 apart.
+
+    (Of whole trainings, the preset scores so, and the other learning rate 10 less.)
+    """
     found = {}
     for task in TASKS:
         for i, row in enumerate(ROWS):
             for lanes in (lanes_of(row.algorithm, task, 3, 1.0), sweep_of(row.algorithm, task, 3, 1.0)):
-                level = -100.0 - i + 0.5 * lanes.seed_of - 10 * lanes.setting_of
+                best = (
+                    preset_of(empty(lanes))
+                    if LR in lanes.settings[0] and GAMMA not in lanes.settings[0]
+                    else 0
+                )
+                level = -100.0 - i + 0.5 * lanes.seed_of - 10 * np.abs(lanes.setting_of - best)
                 policies = lanes.experiment.algorithm.policies
                 extra = {f"final_{policy}": np.tile(level[:, None], (1, 6)) for policy in policies}
                 returns = {policy: np.tile(level[:, None], (1, 20)) for policy in policies}
                 found[lanes.name] = Found(lanes, np.arange(20), returns, extra)
     return found
+
+
+def empty(lanes: Lanes) -> Found:
+    return Found(lanes, np.arange(0), {}, {})
 
 
 CEILINGS: dict[str, float] = dict.fromkeys(TASKS, -90.0)
@@ -130,13 +177,20 @@ def test_the_better_of_ours_is_set_against_every_baseline():
     assert lines[0][3].startswith("2.00 [")
 
 
+def test_every_learning_rate_of_a_whole_training_has_a_line():
+    lines = cells_of(rates_table(made_up(), TASKS))
+    assert len(lines) == len(ROWS) * (len(RATES) + 2)
+    macpf = sorted(line[2:] for line in lines if line[:2] == ["simple-spread", "MACPF"])
+    assert [line[:2] for line in macpf] == [["0.001", "3"], ["0.002", "3"]]
+    assert {line[2] for line in macpf} == {"-99.50 ± 0.50", "-109.50 ± 0.50"}
+
+
 def test_a_sweep_has_a_line_for_every_setting():
     lines = cells_of(sweep_table(made_up(), TASKS))
     swept = {row.algorithm: sweep_of(row.algorithm, TASKS[0], 1, 1.0).settings for row in ROWS}
     assert len(lines) == len(TASKS) * sum(map(len, swept.values()))
-    first = swept[ROWS[0].algorithm][0]
-    assert lines[0][2:] == ["0.0005", f"{first[GAMMA]:g}", "0.8", "3", "-99.50 ± 0.50"]
-    assert [line[2] for line in lines[: len(SWEPT)]].count("0.001") == len(SWEPT) // 2
+    assert lines[0][2:] == ["0.0005", "0.99", "0.1", "0.8", "3", "-99.50 ± 0.50"]
+    assert [line[2] for line in lines[: len(SWEPT)]].count("0.001") == len(SWEPT) // 3
 
 
 def test_curves_are_drawn(tmp_path: Path):

@@ -76,6 +76,12 @@ class Experiment(Generic[A, E]):
             self.burn_in >= self.batch,
             f"burn_in ({self.burn_in} episodes) must be at least one batch ({self.batch})",
         )
+        anneal = getattr(getattr(self.algorithm, "optimiser", None), "anneal", 0)
+        require(
+            anneal == 0 or self.updates <= anneal,
+            f"learning rates fall to nothing after {anneal} updates, but {self.steps} steps make "
+            f"{self.updates}: set optimiser.anneal too (0: they stay)",
+        )
 
     @property
     def warm_up_iterations(self) -> int:
@@ -86,6 +92,12 @@ class Experiment(Generic[A, E]):
     def updates_per_iteration(self) -> int:
         """Updates after each round of play."""
         return 1 if self.algorithm.on_policy else self.parallel * self.updates_per_episode
+
+    @property
+    def updates(self) -> int:
+        """Updates that `steps` come to, by episodes of full length."""
+        rounds = -(-self.steps // (self.parallel * self.env.spec.horizon))
+        return rounds * self.updates_per_iteration
 
     @property
     def remembered(self) -> int:

@@ -1,7 +1,7 @@
 """The paper's Table 1: the average reward of an episode on the three particle tasks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from macpf.envs.mpe.controllers import CONTROLLERS
 from macpf.evaluation import rollouts, score, score_controller
 from macpf.experiments.experiment import Experiment
 from macpf.experiments.presets import experiment
+from macpf.experiments.vary import lasting, vary
 from macpf.report.statistics import Difference, Sample, chance_of_both_means, difference
 from macpf.reproduce.lanes import Found, Lanes, Setting, run_all
 
@@ -55,10 +56,15 @@ OURS = ("macpf", "macpf-plus")
 # What is near the best for who sees what its agents see: all others in simple spread, nobody elsewhere.
 CEILING = {"simple-spread": "look-ahead", "formation-control": "fixed", "line-control": "fixed"}
 
-# What every method is swept over: multiples of its learning rate, discounts, how far returns look ahead.
-LR, GAMMA = "algorithm.optimiser.lr", "algorithm.gamma"
-SWEPT = tuple(product((1.0, 2.0), (0.99, 0.9, 0.8), (0.8, 0.0)))
-SWEEP_SHARE = 0.2  # of the training, for a sweep
+# On the first task the whole training is run at both rates, and the better one is the preset of all.
+RATES = (1e-3, 2e-3)
+
+# What every method is swept over in short runs: learning rates, discounts with factors of the reward (so that
+# values are of the same size), and how far returns look ahead.
+LR, ANNEAL, GAMMA = "algorithm.optimiser.lr", "algorithm.optimiser.anneal", "algorithm.gamma"
+FACTOR = "reward_factor"
+SWEPT = tuple(product((5e-4, 1e-3, 2e-3), ((0.99, 0.1), (0.9, 0.3), (0.8, 0.3)), (0.8, 0.0)))
+SWEEP_SHARE = 0.15  # of the training, for a sweep
 
 
 def reproduce(
@@ -73,25 +79,28 @@ def reproduce(
     table, markdown = verdicts(found, ceilings)
     Console().print(table)
     draw_curves(found, ceilings, out / "curves.png")
-    parts = [markdown, leads(found, tasks), *([sweep_table(found, tasks)] if sweep_seeds else [])]
+    sweeps = [sweep_table(found, tasks)] if sweep_seeds else []
+    parts = [markdown, leads(found, tasks), rates_table(found, tasks), *sweeps]
     (out / "table.md").write_text("\n".join(parts))
     console.print(f"data, figure and table: {out}", highlight=False, soft_wrap=True)
 
 
 def lanes_of(name: str, task: str, seeds: int, scale: float) -> Lanes:
-    """A method as it is set for a task."""
-    made = experiment(name, f"mpe/{task}")
-    return Lanes(f"{task}/{name}", replace(made, steps=max(1, round(made.steps * scale))), ({},), (seeds,))
+    """A method as it is set for a task; on the first task also at the other learning rate."""
+    made = lasting(experiment(name, f"mpe/{task}"), scale)
+    rates = RATES if task == TASKS[0] else ()
+    settings: tuple[Setting, ...] = tuple({LR: rate} for rate in rates) or ({},)
+    return Lanes(f"{task}/{name}", vary(made, settings[0]), settings, (seeds,) * len(settings))
 
 
 def sweep_of(name: str, task: str, seeds: int, scale: float) -> Lanes:
-    """A method on a task under its own setting first, and then under the grid that is the same for all."""
-    made = lanes_of(name, task, seeds, scale * SWEEP_SHARE).experiment
-    algorithm, ahead = made.algorithm, lambda_of(made)
-    lr, own = algorithm.optimiser.lr, getattr(algorithm, ahead.removeprefix("algorithm."))
-    grid = dict.fromkeys([(1.0, algorithm.gamma, own), *SWEPT])
-    settings: tuple[Setting, ...] = tuple({LR: x * lr, GAMMA: y, ahead: z} for x, y, z in grid)
-    return Lanes(f"{task}/{name}-sweep", made, settings, (seeds,) * len(settings))
+    """A method on a task under the grid that is the same for all; learning rates stay, for it is short."""
+    made = lasting(vary(experiment(name, f"mpe/{task}"), {ANNEAL: 0}), scale * SWEEP_SHARE)
+    ahead = lambda_of(made)
+    settings: tuple[Setting, ...] = tuple(
+        {LR: lr, GAMMA: gamma, FACTOR: factor, ahead: lambda_} for lr, (gamma, factor), lambda_ in SWEPT
+    )
+    return Lanes(f"{task}/{name}-sweep", vary(made, settings[0]), settings, (seeds,) * len(settings))
 
 
 def lambda_of(experiment: Experiment[Any, Any]) -> str:
@@ -117,9 +126,22 @@ def ceiling(task: str) -> float:
     return float(jnp.mean(scores.returns))
 
 
+def preset_of(found: Found) -> int:
+    """Which of the settings is the method's preset."""
+    made = found.lanes.experiment
+    return rates_of(found).index(experiment(made.name, made.task).algorithm.optimiser.lr)
+
+
+def rates_of(found: Found) -> list[float]:
+    """The learning rate of every setting."""
+    own = found.lanes.experiment.algorithm.optimiser.lr
+    return [setting.get(LR, own) for setting in found.lanes.settings]
+
+
 def final(found: Mapping[str, Found], task: str, name: str) -> Returns:
     """The returns of a method's decentralised policy in the common episodes."""
-    return found[f"{task}/{name}"].extra["final_ind"]
+    result = found[f"{task}/{name}"]
+    return result.extra["final_ind"][result.lanes.setting_of == preset_of(result)]
 
 
 def verdict(ours: Sample, paper: Sample | None) -> str:
@@ -162,11 +184,23 @@ def leads(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def rates_table(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
+    """The mean return of the whole training at every learning rate it was run at."""
+    lines = ["| task | method | learning rate | seeds | return |", "|---|---|---|---|---|"]
+    for task in tasks:
+        for row in ROWS:
+            result = found[f"{task}/{row.algorithm}"]
+            for i, rate in enumerate(rates_of(result)):
+                ours = Sample.of(result.extra["final_ind"][result.lanes.setting_of == i].mean(axis=1))
+                lines.append(f"| {task} | {row.label} | {rate:g} | {ours.n} | {ours} |")
+    return "\n".join(lines) + "\n"
+
+
 def sweep_table(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
     """The mean return under every setting."""
     lines = [
-        "| task | method | learning rate | discount | lambda | seeds | return |",
-        "|---|---|---|---|---|---|---|",
+        "| task | method | learning rate | discount | reward factor | lambda | seeds | return |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for task in tasks:
         for row in ROWS:
@@ -174,7 +208,7 @@ def sweep_table(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
             for i, setting in enumerate(result.lanes.settings):
                 ours = Sample.of(result.extra["final_ind"][result.lanes.setting_of == i].mean(axis=1))
                 ahead = setting[lambda_of(result.lanes.experiment)]
-                said = f"{setting[LR]:.2g} | {setting[GAMMA]:g} | {ahead:g}"
+                said = f"{setting[LR]:g} | {setting[GAMMA]:g} | {setting[FACTOR]:g} | {ahead:g}"
                 lines.append(f"| {task} | {row.label} | {said} | {ours.n} | {ours} |")
     return "\n".join(lines) + "\n"
 
@@ -195,7 +229,7 @@ def _panel(axis: Axes, found: Mapping[str, Found], task: str, best: float) -> No
     ends = []
     for i, row in enumerate(ROWS):
         result = found[f"{task}/{row.algorithm}"]
-        values = result.of(0, "ind")
+        values = result.of(preset_of(result), "ind")
         mean, std = values.mean(axis=0), values.std(axis=0)
         ends.append(mean[len(mean) // 10 :].min())
         axis.plot(result.steps, mean, label=row.label, linewidth=1.4, color=f"C{i}")

@@ -17,7 +17,7 @@ from rich.table import Table
 from macpf.evaluation import rollouts
 from macpf.experiments.experiment import Experiment
 from macpf.experiments.presets import experiment
-from macpf.experiments.vary import vary
+from macpf.experiments.vary import lasting
 from macpf.reproduce.lanes import Found, Lanes, run_all
 
 ROLLOUTS = 200  # of every seed
@@ -60,10 +60,7 @@ def reproduce(out: Path, seeds: int, scale: float, console: Console) -> None:
 
 def lanes_of(name: str, seeds: int, scale: float) -> Lanes:
     """A method as it is set for the task; its learning rate falls over the whole training."""
-    made = experiment(name, "multi-goal")
-    anneal = max(1, round(made.algorithm.optimiser.anneal * scale))
-    made = vary(made, {"steps": max(1, round(made.steps * scale)), "algorithm.optimiser.anneal": anneal})
-    return Lanes(name, made, ({},), (seeds,))
+    return Lanes(name, lasting(experiment(name, "multi-goal"), scale), ({},), (seeds,))
 
 
 def trajectories(experiment: Experiment[Any, Any], learner: Any) -> Mapping[str, Any]:
