@@ -34,7 +34,7 @@ from macpf.options import (
 )
 from macpf.report import figures, joint
 from macpf.report.replay.make import replay_of_controller, replay_of_run, write
-from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games
+from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games, smac
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -197,6 +197,8 @@ def reproduce(args: list[str]) -> None:
         options.sweep == 0 or options.name in ("matrix-game", "mpe"), "only matrix-game and mpe have a sweep"
     )
     require(options.tasks == mpe.TASKS or options.name == "mpe", "only mpe has several tasks to choose from")
+    of_smac = (options.maps, options.algorithms) == (smac.MAPS, smac.METHODS)
+    require(of_smac or options.name == "smac", "only smac has maps and algorithms to choose from")
     if options.name == "mpe-controllers":
         require(options.scale == 1, "nothing is trained in mpe-controllers, so that it has no scale")
         mpe_controllers.reproduce(out, options.seeds or 4000, console)
@@ -204,6 +206,9 @@ def reproduce(args: list[str]) -> None:
         matrix_game.reproduce(out, options.seeds or 200, options.scale, options.sweep, console)
     elif options.name == "mpe":
         mpe.reproduce(out, options.seeds or 5, options.scale, options.sweep, options.tasks, console)
+    elif options.name == "smac":
+        chosen = (options.maps, options.algorithms)
+        smac.reproduce(out, *chosen, options.seeds or 5, options.scale, console)
     elif options.name == "multi-goal":
         multi_goal.reproduce(out, options.seeds or 10, options.scale, console)
     else:

@@ -14,7 +14,7 @@ from macpf.benchmarks import smac as smac_benchmark
 from macpf.errors import UserError, unknown
 from macpf.experiments.experiment import OFF_POLICY, Experiment
 from macpf.experiments.presets import PRESETS
-from macpf.reproduce import mpe
+from macpf.reproduce import mpe, smac
 from macpf.runs import drive
 
 Options = TypeVar("Options")
@@ -97,18 +97,24 @@ class ReproduceOptions:
     Args:
         name: which figure or table.
         seeds: seeds (or games, or episodes) of every method, at once; by default 200, 10 (multi-goal),
-            5 (mpe), 240 (games) or 4000 (episodes of the controllers).
+            5 (mpe, smac), 240 (games) or 4000 (episodes of the controllers).
         scale: length of training, as a multiple of the preset's.
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
         tasks: which of the particle tasks (mpe).
+        maps: which of SMAC's maps (smac).
+        algorithms: which algorithms learn on them (smac).
         out: the folder for data and figures (results/NAME).
     """
 
-    name: tyro.conf.Positional[Literal["matrix-game", "multi-goal", "random-games", "mpe", "mpe-controllers"]]
+    name: tyro.conf.Positional[
+        Literal["matrix-game", "multi-goal", "random-games", "mpe", "mpe-controllers", "smac"]
+    ]
     seeds: int | None = None
     scale: float = 1.0
     sweep: int = 0
     tasks: tuple[Literal["simple-spread", "formation-control", "line-control"], ...] = mpe.TASKS
+    maps: tuple[str, ...] = smac.MAPS
+    algorithms: tuple[str, ...] = smac.METHODS
     out: Path | None = None
 
 

@@ -44,7 +44,8 @@ def found_of(lanes: Lanes) -> Found:
     n = len(lanes.seed_of)
     returns = np.arange(n * 4, dtype=np.float32).reshape(n, 4)
     extra = {"pi_dep": np.linspace(0, 1, n * 16, dtype=np.float32).reshape(n, 4, 4)}
-    return Found(lanes, np.asarray([10, 20, 30, 40]), {"ind": returns, "dep": -returns}, extra)
+    won = {"ind": returns / 100, "dep": 1 - returns / 100}
+    return Found(lanes, np.asarray([10, 20, 30, 40]), {"ind": returns, "dep": -returns}, extra, won)
 
 
 def test_results_come_by_setting():
@@ -60,7 +61,8 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path):
     assert loaded is not None
     assert loaded.lanes == LANES
     assert_array_equal(loaded.steps, saved.steps)
-    for one, other in ((loaded.returns, saved.returns), (loaded.extra, saved.extra)):
+    for what in ("returns", "extra", "won"):
+        one, other = getattr(loaded, what), getattr(saved, what)
         assert one.keys() == other.keys()
         for name in one:
             assert_array_equal(one[name], other[name])
@@ -158,8 +160,10 @@ for lane, (seed, setting) in enumerate(zip(lanes.seed_of, lanes.setting_of)):
     experiment = experiments[setting]
     state, record = trains[setting](jax.random.key(int(seed)))
     plain[f"returns_{lane}"] = np.asarray(record.scores["ind"].returns).mean(axis=-1)
+    plain[f"won_{lane}"] = np.asarray(record.scores["ind"].won).mean(axis=-1)
     plain[f"pi_{lane}"] = joint_policy(experiment, state.learner)["pi_ind"]
-np.savez(out / "seen.npz", steps=first.steps, first=first.returns["ind"], second=second.returns["ind"],
+np.savez(out / "seen.npz", steps=first.steps, won_first=first.won["ind"],
+         first=first.returns["ind"], second=second.returns["ind"],
          pi_first=first.extra["pi_ind"], pi_second=second.extra["pi_ind"], **plain)
 """
 
@@ -184,6 +188,7 @@ def test_every_lane_is_a_plain_run_of_its_setting_and_seed():
     assert_array_equal(seen["steps"], [38, 68, 98])  # 8 of them before learning starts
     for lane in range(3):
         assert_array_equal(seen["first"][lane], seen[f"returns_{lane}"])
+        assert_array_equal(seen["won_first"][lane], seen[f"won_{lane}"])
         assert_allclose(seen["pi_first"][lane], seen[f"pi_{lane}"], rtol=1e-4, atol=1e-5)
 
 
@@ -200,4 +205,4 @@ def test_lanes_leave_a_folder_with_configuration_and_numbers():
     assert config["settings"] == [{LR: 0.01}, {LR: 0.1}]
     assert config["seeds"] == [2, 1]
     with np.load(out / "vdn" / "data.npz") as data:
-        assert set(data) == {"steps", "returns_ind", "pi_ind"}
+        assert set(data) == {"steps", "returns_ind", "won_ind", "pi_ind"}

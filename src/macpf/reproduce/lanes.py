@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from macpf.errors import UserError, require
+from macpf.evaluation import Evaluation
 from macpf.experiments.codec import decode, encode
 from macpf.experiments.experiment import Experiment
 from macpf.experiments.vary import vary
@@ -71,12 +72,13 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of the lanes: steps of each evaluation, returns of each policy, and what else was asked."""
+    """What came of the lanes: steps of each evaluation, returns and wins of each policy, what was asked."""
 
     lanes: Lanes
     steps: Int[np.ndarray, " K"]
     returns: Mapping[str, Float[np.ndarray, "L K"]]
     extra: Mapping[str, np.ndarray]
+    won: Mapping[str, Float[np.ndarray, "L K"]] = field(default_factory=dict)
 
     def of(self, setting: int, policy: str) -> Float[np.ndarray, "n K"]:
         """The returns of all seeds under one setting."""
@@ -126,15 +128,17 @@ def run(program: Program, advanced: Callable[[int], None]) -> Found:
     """Trains all lanes at once; `advanced` is told the steps that every lane has behind it."""
     lanes, changes = program.lanes, program.changes
     state = program.begin(changes, program.keys)
-    scores, steps = [], []
+    scores: list[dict[str, Evaluation]] = []
+    steps: list[int] = []
     while lanes.experiment.goes_on(len(scores), int(np.min(state.steps))):
         state, record = program.epoch(changes, state)
-        scores.append({name: np.asarray(e.returns).mean(axis=-1) for name, e in record.scores.items()})
+        scores.append(jax.tree.map(lambda values: np.asarray(values).mean(axis=-1), record.scores))
         steps.append(int(np.mean(record.steps)))
         advanced(int(np.min(record.steps)))
-    returns = {name: np.stack([s[name] for s in scores], axis=1) for name in scores[0]}
-    seen = program.look(changes, state.learner)
-    return Found(lanes, np.asarray(steps), returns, {name: np.asarray(v) for name, v in seen.items()})
+    returns = {name: np.stack([np.asarray(s[name].returns) for s in scores], axis=1) for name in scores[0]}
+    won = {name: np.stack([np.asarray(s[name].won) for s in scores], axis=1) for name in scores[0]}
+    seen = {name: np.asarray(v) for name, v in program.look(changes, state.learner).items()}
+    return Found(lanes, np.asarray(steps), returns, seen, won)
 
 
 def run_all(wanted: Sequence[Lanes], out: Path, console: Console, look: Look = nothing) -> dict[str, Found]:
@@ -171,6 +175,7 @@ def save(found: Found, path: Path, seconds: float) -> None:
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.json").unlink(missing_ok=True)
     arrays = {f"returns_{name}": values.astype(np.float32) for name, values in found.returns.items()}
+    arrays |= {f"won_{name}": values.astype(np.float32) for name, values in found.won.items()}
     arrays |= {name: v.astype(np.float32) for name, v in found.extra.items()}
     arrays["steps"] = found.steps
     np.savez_compressed(path / "data.npz", allow_pickle=False, **arrays)
@@ -195,6 +200,9 @@ def load(lanes: Lanes, path: Path) -> Found | None:
             arrays = dict(data)
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, UserError):
         return None
-    returns = {k.removeprefix("returns_"): v for k, v in arrays.items() if k.startswith("returns_")}
-    extra = {k: v for k, v in arrays.items() if k != "steps" and not k.startswith("returns_")}
-    return Found(lanes, arrays["steps"], returns, extra)
+    steps = arrays.pop("steps")
+    returns, won = (
+        {k.removeprefix(what): arrays.pop(k) for k in [*arrays] if k.startswith(what)}
+        for what in ("returns_", "won_")
+    )
+    return Found(lanes, steps, returns, arrays, won)
