@@ -42,9 +42,16 @@ def test_particle_tasks_as_in_the_paper(task: str) -> None:
 def test_particle_tasks_have_swept_values_by_default(name: str) -> None:
     e = macpf.experiment(name, "mpe/line-control")
     lr, gamma, ahead = PARTICLE_BEST.get(name, PARTICLE_BEST["macpf"])
-    assert (e.algorithm.optimiser.lr, e.algorithm.gamma, e.reward_factor) == (lr, gamma, 0.3)
+    assert (e.algorithm.optimiser.lr, e.algorithm.gamma, e.reward_factor) == (lr, gamma, 3.0)
     assert getattr(e.algorithm, "gae_lambda" if name == "mappo" else "td_lambda") == ahead
     assert e.algorithm.optimiser.anneal == (0 if name == "mappo" else 80_000)
+
+
+def test_values_are_of_one_size_on_all_particle_tasks() -> None:
+    factors = {
+        task: macpf.experiment("macpf", task).reward_factor for task in TASKS if task.startswith("mpe/")
+    }
+    assert factors == {"mpe/simple-spread": 0.3, "mpe/formation-control": 3.0, "mpe/line-control": 3.0}
 
 
 def test_learning_rates_that_have_fallen_to_nothing_are_not_trained_on() -> None:

@@ -102,19 +102,23 @@ def _multi_goal(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
 def _mpe(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     """Recurrent agents, batches of 64, temperature 0.5 -> 0.05 and epsilon 1 -> 0.05 in 50,000 steps.
 
-    Learners see a tenth of the reward: returns of -120 to -220 would drown these temperatures. MAPPO, which
-    normalises returns by itself, as its authors run simple spread: what an agent sees and no more, tanh, 128
-    environments. macpf-plus has a larger network for the value of the state, which all its targets come from.
+    Learners see a tenth of simple spread's reward: returns of -120 to -220 would drown these temperatures;
+    rewards of the other tasks are smaller. MAPPO, which normalises returns by itself, as its authors run
+    simple spread: what an agent sees and no more, tanh, 128 environments. macpf-plus has a larger network for
+    the value of the state, which all its targets come from.
     """
     made = _own_task(e)
     if isinstance(made.algorithm, MACPF) and made.algorithm.extraction == "committed":
         made = replace(made, algorithm=replace(made.algorithm, mixer=Advantage(hidden=256, layers=2)))
     if not made.algorithm.on_policy:
-        return replace(made, reward_factor=0.1, batch=64, parallel=32)
+        return replace(made, reward_factor=0.1 * PARTICLE_SIZE[made.task], batch=64, parallel=32)
     optimiser = replace(made.algorithm.optimiser, lr=7e-4)
     algorithm = replace(made.algorithm, optimiser=optimiser, activation="tanh", own_inputs=False)
     return replace(made, algorithm=algorithm, parallel=128)
 
+
+# How much larger factors of the reward are where rewards are smaller, so that values are of one size.
+PARTICLE_SIZE = {"mpe/simple-spread": 1.0, "mpe/formation-control": 10.0, "mpe/line-control": 10.0}
 
 # Learning rate, discount and lambda of a method on the particle tasks: the best of a sweep that is the same
 # for all (docs/results/mpe.md); methods that were not swept are set like MACPF.
@@ -141,7 +145,7 @@ def _swept(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
         td_lambda=ahead,
         gae_lambda=ahead,
     )
-    return replace(e, algorithm=algorithm, reward_factor=0.3)
+    return replace(e, algorithm=algorithm, reward_factor=0.3 * PARTICLE_SIZE[e.task])
 
 
 def _smac(e: Experiment[Any, Any]) -> Experiment[Any, Any]:

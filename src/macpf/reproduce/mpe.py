@@ -19,7 +19,7 @@ from macpf.envs import make
 from macpf.envs.mpe.controllers import CONTROLLERS
 from macpf.evaluation import rollouts, score, score_controller
 from macpf.experiments.experiment import Experiment
-from macpf.experiments.presets import experiment
+from macpf.experiments.presets import PARTICLE_SIZE, experiment
 from macpf.experiments.vary import lasting, vary
 from macpf.report.statistics import Difference, Sample, chance_of_both_means, difference
 from macpf.reproduce.lanes import Found, Lanes, Setting, run_all
@@ -96,9 +96,10 @@ def lanes_of(name: str, task: str, seeds: int, scale: float) -> Lanes:
 def sweep_of(name: str, task: str, seeds: int, scale: float) -> Lanes:
     """A method on a task under the grid that is the same for all; learning rates stay, for it is short."""
     made = lasting(vary(experiment(name, f"mpe/{task}"), {ANNEAL: 0}), scale * SWEEP_SHARE)
-    ahead = lambda_of(made)
+    ahead, size = lambda_of(made), PARTICLE_SIZE[made.task]
     settings: tuple[Setting, ...] = tuple(
-        {LR: lr, GAMMA: gamma, FACTOR: factor, ahead: lambda_} for lr, (gamma, factor), lambda_ in SWEPT
+        {LR: lr, GAMMA: gamma, FACTOR: size * factor, ahead: lambda_}
+        for lr, (gamma, factor), lambda_ in SWEPT
     )
     return Lanes(f"{task}/{name}-sweep", vary(made, settings[0]), settings, (seeds,) * len(settings))
 
