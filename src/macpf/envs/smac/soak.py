@@ -144,7 +144,7 @@ def main(options: Options) -> None:
     for index, name in enumerate(options.maps):
         begun = time.perf_counter()
         run = jax.jit(partial(worst_of, SMAC(name), copies=options.copies, steps=per_copy))
-        worst = run(jax.random.key(index))
+        worst = jax.block_until_ready(run(jax.random.key(index)))
         seconds = time.perf_counter() - begun
         faults += int(worst.faults)
         found[name] = {
