@@ -158,7 +158,7 @@ def _smac(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     hard = made.task.removeprefix("smac/") in SUPER_HARD
     alpha = Constant(0.001) if hard else Linear(0.5, 0.05, 200_000)
     algorithm = with_values(made.algorithm, alpha=alpha)
-    return replace(made, algorithm=algorithm, replay_half=True, parallel=32 if algorithm.on_policy else 8)
+    return replace(made, algorithm=algorithm, replay_half=True, parallel=32)
 
 
 def _own_task(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
