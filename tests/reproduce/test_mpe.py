@@ -27,7 +27,6 @@ from macpf.reproduce.mpe import (
     lambda_of,
     lanes_of,
     leads,
-    preset_of,
     rates_of,
     rates_table,
     sweep_of,
@@ -136,11 +135,8 @@ def made_up() -> dict[str, Found]:
     for task in TASKS:
         for i, row in enumerate(ROWS):
             for lanes in (lanes_of(row.algorithm, task, 3, 1.0), sweep_of(row.algorithm, task, 3, 1.0)):
-                best = (
-                    preset_of(empty(lanes))
-                    if LR in lanes.settings[0] and GAMMA not in lanes.settings[0]
-                    else 0
-                )
+                rate = experiment(row.algorithm, f"mpe/{task}").algorithm.optimiser.lr
+                best = RATES.index(rate) if len(lanes.settings) == len(RATES) else 0
                 level = -100.0 - i + 0.5 * lanes.seed_of - 10 * np.abs(lanes.setting_of - best)
                 policies = lanes.experiment.algorithm.policies
                 extra = {f"final_{policy}": np.tile(level[:, None], (1, 6)) for policy in policies}
@@ -168,6 +164,7 @@ def test_the_table_has_ours_beside_the_paper_s():
     assert first[5].startswith("better")
     assert first[6] == "10.6 % short of -90.0"
     assert lines[1][4:6] == ["-", "not in the paper"]
+    assert [line[3] for line in lines] == [f"{-99.5 - i:.2f} ± 0.50" for i in range(len(ROWS))] * len(TASKS)
 
 
 def test_the_better_of_ours_is_set_against_every_baseline():

@@ -25,6 +25,7 @@ def test_a_rate_is_the_mean_of_the_last_five_evaluations():
     ("wins", "since"),
     [
         ([1.0] * 10, 10),
+        ([0.9] * 10, 10),
         ([0.0] + [1.0] * 9, 60),
         ([0.0] * 5 + [1.0] * 5, 100),
         ([1.0] * 9 + [0.0], None),
