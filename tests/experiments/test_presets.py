@@ -58,6 +58,7 @@ def test_learning_rates_that_have_fallen_to_nothing_are_not_trained_on() -> None
     e = macpf.experiment("qmix", "mpe/simple-spread")
     with pytest.raises(UserError, match="after 80000 updates, but 4000000 steps make 160000"):
         replace(e, steps=4_000_000)
+    assert replace(e, parallel=48).updates == e.updates == 80_000  # whatever plays side by side
 
 
 def test_paper_and_authors_are_the_two_readings() -> None:

@@ -95,9 +95,8 @@ class Experiment(Generic[A, E]):
 
     @property
     def updates(self) -> int:
-        """Updates that `steps` come to, by episodes of full length."""
-        rounds = -(-self.steps // (self.parallel * self.env.spec.horizon))
-        return rounds * self.updates_per_iteration
+        """Updates from the replay that `steps` come to, by episodes of full length."""
+        return self.steps // self.env.spec.horizon * self.updates_per_episode
 
     @property
     def remembered(self) -> int:
