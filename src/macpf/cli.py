@@ -197,8 +197,8 @@ def reproduce(args: list[str]) -> None:
         options.sweep == 0 or options.name in ("matrix-game", "mpe"), "only matrix-game and mpe have a sweep"
     )
     require(options.tasks == mpe.TASKS or options.name == "mpe", "only mpe has several tasks to choose from")
-    of_smac = (options.maps, options.algorithms) == (smac.MAPS, smac.METHODS)
-    require(of_smac or options.name == "smac", "only smac has maps and algorithms to choose from")
+    as_they_are = (options.maps, options.algorithms) == (smac.MAPS, smac.METHODS)
+    require(as_they_are or options.name == "smac", "only smac has maps and algorithms to choose from")
     if options.name == "mpe-controllers":
         require(options.scale == 1, "nothing is trained in mpe-controllers, so that it has no scale")
         mpe_controllers.reproduce(out, options.seeds or 4000, console)
@@ -207,8 +207,7 @@ def reproduce(args: list[str]) -> None:
     elif options.name == "mpe":
         mpe.reproduce(out, options.seeds or 5, options.scale, options.sweep, options.tasks, console)
     elif options.name == "smac":
-        chosen = (options.maps, options.algorithms)
-        smac.reproduce(out, *chosen, options.seeds or 5, options.scale, console)
+        smac.reproduce(out, options.maps, options.algorithms, options.seeds or 5, options.scale, console)
     elif options.name == "multi-goal":
         multi_goal.reproduce(out, options.seeds or 10, options.scale, console)
     else:

@@ -98,7 +98,7 @@ class ReproduceOptions:
         name: which figure or table.
         seeds: seeds (or games, or episodes) of every method, at once; by default 200, 10 (multi-goal),
             5 (mpe, smac), 240 (games) or 4000 (episodes of the controllers).
-        scale: length of training, as a multiple of the preset's.
+        scale: length of training, as a multiple of the preset's (smac: of 500,000 steps).
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
         tasks: which of the particle tasks (mpe).
         maps: which of SMAC's maps (smac).

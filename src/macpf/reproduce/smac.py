@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from rich.console import Console
 from rich.table import Table
 
@@ -81,7 +82,7 @@ def draw_curves(
 ) -> None:
     """Win rates over steps, a panel for each map: means of seeds, half a standard deviation around them."""
     figure = Figure(figsize=(4.6 * len(maps), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(maps), squeeze=False, sharey=True)[0]
+    panels = figure.subplots(1, len(maps), squeeze=False, sharex=True, sharey=True)[0]
     for axis, name in zip(panels, maps, strict=True):
         for i, method in enumerate(methods):
             result = found[f"{name}/{method}"]
@@ -91,6 +92,7 @@ def draw_curves(
             axis.fill_between(result.steps, mean - half, mean + half, color=f"C{i}", alpha=0.15, linewidth=0)
         axis.axhline(LEARNED, color="black", linewidth=0.8, linestyle=":")
         axis.set(title=name, xlabel="environment steps", ylim=(-0.02, 1.02))
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.grid(alpha=0.25)
     panels[0].set_ylabel("win rate of the greedy pi_ind")
     panels[0].legend(frameon=False, fontsize=8)
