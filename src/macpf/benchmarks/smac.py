@@ -60,10 +60,17 @@ def battles(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return begin, go_on
 
 
-def speed(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int, seconds: float) -> Speed:
-    """Steps a second of so many copies side by side."""
+class Program(NamedTuple):
+    """Some steps of all copies at once, what they begin with, and the seconds it took to compile."""
 
-    @jax.jit
+    some: Any
+    begin: Any
+    compiling: float
+
+
+def compiled(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int) -> Program:
+    """The program of so many copies side by side; nothing of it is run."""
+
     def some(carry: Any, key: PRNGKey) -> Any:
         def step(carry: Any, key: PRNGKey) -> tuple[Any, None]:
             return jax.vmap(go_on)(carry, jax.random.split(key, copies)), None
@@ -71,23 +78,30 @@ def speed(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int, sec
         return jax.lax.scan(step, carry, jax.random.split(key, IN_A_ROW))[0]
 
     key = jax.random.key(0)
-    carry = jax.jit(jax.vmap(begin))(jax.random.split(key, copies))
+    first = jax.jit(jax.vmap(begin)).lower(jax.random.split(key, copies)).compile()
     started = time.perf_counter()
-    compiled = some.lower(carry, key).compile()
-    compiling = time.perf_counter() - started
-    carry = jax.block_until_ready(compiled(carry, key))
+    made = jax.jit(some).lower(jax.eval_shape(jax.vmap(begin), jax.random.split(key, copies)), key).compile()
+    return Program(made, first, time.perf_counter() - started)
+
+
+def speed(program: Program, copies: int, seconds: float) -> Speed:
+    """Steps a second of a program, the median of several calls."""
+    key = jax.random.key(0)
+    carry = jax.block_until_ready(program.some(program.begin(jax.random.split(key, copies)), key))
     times: list[float] = []
     while sum(times) < seconds or len(times) < 3:
         started = time.perf_counter()
-        carry = jax.block_until_ready(compiled(carry, key))
+        carry = jax.block_until_ready(program.some(carry, key))
         times.append(time.perf_counter() - started)
-    return Speed(IN_A_ROW * copies / float(np.median(times)), compiling)
+    return Speed(IN_A_ROW * copies / float(np.median(times)), program.compiling)
 
 
 def peer(name: str, copies: int, seconds: float) -> Speed | None:
     """The same of SMAX with as many units on each side; None where JaxMARL is not installed."""
     field = SMAC(name).field
-    return speed(*smax.battles(field.n, field.e), copies, seconds) if smax.installed() else None
+    if not smax.installed():
+        return None
+    return speed(compiled(*smax.battles(field.n, field.e), copies), copies, seconds)
 
 
 def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path | None) -> None:
@@ -108,7 +122,8 @@ def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path |
         task = progress.add_task("timing", total=len(maps) * len(copies))
         for name in maps:
             for n in copies:
-                ours, theirs = speed(*battles(name), n, seconds), peer(name, n, seconds)
+                ours = speed(compiled(*battles(name), n), n, seconds)
+                theirs = peer(name, n, seconds)
                 row = {"map": name, "copies": n, **ours._asdict(), "smax": theirs and theirs._asdict()}
                 rows.append(row)
                 beside = (f"{theirs.steps:,.0f}", f"{ours.steps / theirs.steps:.1f}") if theirs else "--"
