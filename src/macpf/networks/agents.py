@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from macpf.networks.backend import on_cpu
+from macpf.backend import on_cpu
 from macpf.networks.gru import gru_again, gru_step, gru_walk
 from macpf.networks.layers import Layers, make_layers
 from macpf.types import EnvSpec, Memory, Observation, PRNGKey

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from macpf.networks.backend import on_cpu, unroll
+from macpf.backend import on_cpu, unroll
 from macpf.types import EnvSpec, PRNGKey
 
 Pool = Literal["sum/N", "mean", "sum"]

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from macpf.networks.backend import on_cpu, unroll
+from macpf.backend import on_cpu, unroll
 
 Gates = tuple[Float[Array, "..."], ...]  # reset, update, candidate
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 from numpy import ndarray
 
-from macpf.envs.smac.battle import Battle
+from macpf.envs.smac.battle import Battle, of_all
 from macpf.envs.smac.field import Field, Fire
 from macpf.envs.smac.units import FRAMES_PER_SECOND
 
@@ -136,7 +136,7 @@ def fight(
     ready = battle.cooldown <= 0
     our_shots = volley(field.ours, ours, ready[:n], x[:n], y[:n], x[n:], y[n:])
     their_shots = volley(field.theirs, theirs, ready[n:], x[n:], y[n:], x[:n], y[:n])
-    fired = jnp.concatenate([our_shots.fired, their_shots.fired])
+    fired = of_all(our_shots.fired, their_shots.fired)
     raw, hits = _both(struck(field.theirs, their_shots), struck(field.ours, our_shots))
     alive = battle.alive
     raw = jnp.where(alive, raw, 0.0)
@@ -167,7 +167,7 @@ def fight(
 
 
 def _both(allies: Damage, enemies: Damage) -> Damage:
-    return jnp.concatenate([allies[0], enemies[0]]), jnp.concatenate([allies[1], enemies[1]])
+    return of_all(allies[0], enemies[0]), of_all(allies[1], enemies[1])
 
 
 def _explosions(field: Field, bursts: Bool[Array, " U"], distance2: Float[Array, "N E"]) -> Damage:

@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from macpf.envs.smac.battle import Battle, Orders
+from macpf.envs.smac.battle import Battle, Orders, of_all
 from macpf.envs.smac.enemy import follow
 from macpf.envs.smac.field import Field
 from macpf.envs.smac.movement import Place
@@ -22,11 +23,11 @@ HEAL_SEARCH = 6.0  # and looks this far for somebody wounded
 class Wish(NamedTuple):
     """What a medivac would do: heal the patient; without one, fly to (x, y) if it `goes`; at most so fast."""
 
-    patient: Bool[Array, " U"]
-    x: Float[Array, ""]
-    y: Float[Array, ""]
-    goes: Bool[Array, ""]
-    pace: Float[Array, ""]
+    patient: Bool[Array, "*m U"]
+    x: Float[Array, "*m"]
+    y: Float[Array, "*m"]
+    goes: Bool[Array, "*m"]
+    pace: Float[Array, "*m"]
 
 
 class Flight(NamedTuple):
@@ -39,20 +40,25 @@ class Flight(NamedTuple):
 
 def medivacs(field: Field, battle: Battle, orders: Orders, flight: Flight) -> tuple[Battle, Flight]:
     """A frame of both teams' medivacs, and the flight of all with theirs in its place."""
-    for ally in (True, False):
-        medivac = field.medivac(ally)
-        if medivac is not None:
-            if ally:
-                wish = _as_ordered(field, battle, orders, flight, medivac)
-            else:
-                battle, wish = _by_itself(field, battle, medivac)
-            battle, flight = _serve(field, battle, flight, medivac, wish)
-    return battle, flight
+    wishes: list[Wish] = []
+    ours, theirs = field.medivac(ally=True), field.medivac(ally=False)
+    if ours is not None:
+        wishes.append(_as_ordered(field, battle, orders, flight, ours))
+    if theirs is not None:
+        battle, wish = _by_itself(field, battle, theirs)
+        wishes.append(wish)
+    first, last = wishes[0], wishes[-1]
+    rows = np.arange(len(wishes))
+
+    def in_rows(one: Array, other: Array) -> Array:
+        return jnp.where(rows.reshape(-1, *[1] * one.ndim) == 0, one[None], other[None])
+
+    return _serve(field, battle, flight, np.flatnonzero(field.heals), jax.tree.map(in_rows, first, last))
 
 
 def _as_ordered(field: Field, battle: Battle, orders: Orders, flight: Flight, medivac: int) -> Wish:
     """An agent's: it heals whom it was told to, if that one needs it."""
-    told = jnp.concatenate([orders.heal[medivac], jnp.zeros(field.e, bool)])
+    told = of_all(orders.heal[medivac], jnp.zeros(field.e, bool))
     (x, y), wants = flight.goal, flight.wants
     return Wish(
         told & can_be_healed(field, battle),
@@ -66,7 +72,8 @@ def _as_ordered(field: Field, battle: Battle, orders: Orders, flight: Flight, me
 def _by_itself(field: Field, battle: Battle, medivac: int) -> tuple[Battle, Wish]:
     """The opponents': it looks after the worst wounded, else stays with its team and no faster than it."""
     chosen = patient_of(field, battle, medivac)
-    battle = eqx.tree_at(lambda b: b.target, battle, battle.target.at[medivac - field.n].set(chosen))
+    itself = np.arange(field.n, len(field.kinds)) == medivac
+    battle = eqx.tree_at(lambda b: b.target, battle, jnp.where(itself, chosen, battle.target))
     busy = chosen >= 0
     patient = (jnp.arange(len(field.kinds)) - field.n == chosen) & busy
     x, y, follows = follow(field, battle, medivac)
@@ -75,22 +82,32 @@ def _by_itself(field: Field, battle: Battle, medivac: int) -> tuple[Battle, Wish
     return battle, Wish(patient, x, y, follows, jnp.where(busy, field.speed[medivac], slowest))
 
 
-def _serve(field: Field, battle: Battle, flight: Flight, medivac: int, wish: Wish) -> tuple[Battle, Flight]:
-    """Heals the patient in range, flies to one out of it; a medivac is slow to gather speed."""
-    unit = np.arange(len(field.kinds)) == medivac
-    in_range, _ = near(field, battle, medivac, field.kinds[medivac].range)
+def _serve(
+    field: Field, battle: Battle, flight: Flight, medivac: Int[np.ndarray, " M"], wish: Wish
+) -> tuple[Battle, Flight]:
+    """They heal patients in range, and fly to those out of it; a medivac is slow to gather speed."""
+    unit = medivac[:, None] == np.arange(len(field.kinds))
+
+    def theirs(of_each: Shaped[Array, " M"], others: Shaped[Array, " U"]) -> Shaped[Array, " U"]:
+        for mine, value in zip(unit, of_each, strict=True):
+            others = jnp.where(mine, value, others)
+        return others
+
+    alive = battle.alive[medivac]
+    in_range, _ = near(field, battle, medivac, np.asarray([field.kinds[m].range for m in medivac]))
     battle = heal(field, battle, medivac, wish.patient & in_range)
-    busy, arrived = jnp.any(wish.patient), jnp.any(wish.patient & in_range)
-    goes = (busy | wish.goes) & ~arrived & battle.alive[medivac]
+    busy, arrived = jnp.any(wish.patient, axis=1), jnp.any(wish.patient & in_range, axis=1)
+    goes = (busy | wish.goes) & ~arrived & alive
     x, y = (
-        jnp.where(busy, jnp.sum(jnp.where(wish.patient, at, 0.0)), otherwise)
+        jnp.where(busy, jnp.sum(jnp.where(wish.patient, at[None], 0.0), axis=1), otherwise)
         for at, otherwise in ((battle.x, wish.x), (battle.y, wish.y))
     )
-    gathered = battle.pace[medivac] + field.kinds[medivac].acceleration / FRAMES_PER_SECOND**2
+    acceleration = np.asarray([field.kinds[m].acceleration for m in medivac], np.float32)
+    gathered = battle.pace[medivac] + acceleration / FRAMES_PER_SECOND**2
     pace = jnp.where(goes, jnp.minimum(gathered, wish.pace), 0.0)
-    battle = eqx.tree_at(lambda b: b.pace, battle, jnp.where(unit, pace, battle.pace))
-    goal = jnp.where(unit, x, flight.goal[0]), jnp.where(unit, y, flight.goal[1])
-    return battle, Flight(goal, jnp.where(unit, goes, flight.wants), jnp.where(unit, pace, flight.pace))
+    battle = eqx.tree_at(lambda b: b.pace, battle, theirs(pace, battle.pace))
+    goal = theirs(x, flight.goal[0]), theirs(y, flight.goal[1])
+    return battle, Flight(goal, theirs(goes, flight.wants), theirs(pace, flight.pace))
 
 
 def can_be_healed(field: Field, battle: Battle) -> Bool[Array, " U"]:
@@ -99,33 +116,33 @@ def can_be_healed(field: Field, battle: Battle) -> Bool[Array, " U"]:
     return battle.alive & (battle.health < field.health) & jnp.asarray(biological)
 
 
-def heal(field: Field, battle: Battle, medivac: int, patient: Bool[Array, " U"]) -> Battle:
-    """A frame of a medivac's work on the one patient, if there is one and energy is left."""
-    missing = jnp.sum(jnp.where(patient, field.health - battle.health, 0.0))
-    energy = battle.energy[medivac]
-    life = jnp.minimum(jnp.minimum(HEAL_PER_FRAME, missing), energy / ENERGY_PER_LIFE)
+def heal(field: Field, battle: Battle, medivac: Int[np.ndarray, " M"], patient: Bool[Array, "M U"]) -> Battle:
+    """A frame of each medivac's work on its one patient, if there is one and energy is left."""
+    missing = jnp.sum(jnp.where(patient, (field.health - battle.health)[None], 0.0), axis=1)
+    life = jnp.minimum(jnp.minimum(HEAL_PER_FRAME, missing), battle.energy[medivac] / ENERGY_PER_LIFE)
     life = jnp.where(battle.alive[medivac], life, 0.0)
+    unit = medivac[:, None] == np.arange(len(field.kinds))
+    gained, spent = (jnp.sum(jnp.where(who, life[:, None], 0.0), axis=0) for who in (patient, unit))
     return eqx.tree_at(
         lambda b: (b.health, b.energy),
         battle,
-        (
-            jnp.minimum(battle.health + jnp.where(patient, life, 0.0), field.health),
-            battle.energy.at[medivac].add(-ENERGY_PER_LIFE * life),
-        ),
+        (jnp.minimum(battle.health + gained, field.health), battle.energy - ENERGY_PER_LIFE * spent),
     )
 
 
 def near(
-    field: Field, battle: Battle, medivac: int, distance: float
-) -> tuple[Bool[Array, " U"], Float[Array, " U"]]:
+    field: Field, battle: Battle, medivac: Int[np.ndarray, " M"], distance: float | Float[np.ndarray, " M"]
+) -> tuple[Bool[Array, "M U"], Float[Array, "M U"]]:
     """Which units are within a distance of a medivac's edge, and every squared distance of centres."""
-    away2 = (battle.x - battle.x[medivac]) ** 2 + (battle.y - battle.y[medivac]) ** 2
-    return away2 <= (distance + field.radius[medivac] + field.radius) ** 2, away2
+    x, y = (at[None] - at[medivac][:, None] for at in (battle.x, battle.y))
+    away2 = x**2 + y**2
+    reach = np.asarray(distance + field.radius[medivac])[:, None] + field.radius
+    return away2 <= reach.astype(np.float32) ** 2, away2
 
 
 def patient_of(field: Field, battle: Battle, medivac: int) -> Int[Array, ""]:
     """The opponent whom their medivac looks after: lowest share of life, then nearest; -1 for none."""
-    in_search, away2 = near(field, battle, medivac, HEAL_SEARCH)
+    (in_search,), (away2,) = near(field, battle, np.asarray([medivac]), HEAL_SEARCH)
     theirs = jnp.arange(len(field.kinds)) >= field.n
     candidate = can_be_healed(field, battle) & theirs & in_search
     share = jnp.where(candidate, battle.health / field.health, jnp.inf)

@@ -22,9 +22,9 @@ STUCK = 0.5  # with less than this part of its step done, a unit made no progres
 
 
 class Pairs(NamedTuple):
-    """Vectors from the second of two units to the first, and the room between them; no roots are needed.
+    """Vectors from the first of two units to the second, and the room between them; no roots are needed.
 
-    `closing` is by how much a step of the second brings it nearer to the first, times their distance d. As
+    `closing` is by how much a step of the first brings it nearer to the second, times their distance d. As
     long as that is at most `room`, two whose centres keep a distance of a do not come to overlap, since
     (d^2 - a^2) / 2 <= d (d - a).
     """
@@ -34,11 +34,11 @@ class Pairs(NamedTuple):
     room: Float[Array, "U U"]
 
     def closing(self, by: Place) -> Float[Array, "U U"]:
-        return by[0][None] * self.x + by[1][None] * self.y
+        return by[0][:, None] * self.x + by[1][:, None] * self.y
 
     def met(self, by: Place) -> Float[Array, "U U"]:
-        """The same for the first's step towards the second."""
-        return -(by[0][:, None] * self.x + by[1][:, None] * self.y)
+        """The same for the second's step towards the first."""
+        return -(by[0][None] * self.x + by[1][None] * self.y)
 
 
 def pairs(field: Field, battle: Battle) -> Pairs:
@@ -46,7 +46,7 @@ def pairs(field: Field, battle: Battle) -> Pairs:
     order = np.arange(len(field.kinds), dtype=np.float32)
     x = jnp.where(battle.alive, battle.x + 1e-5 * order, FAR * (1 + order))
     x = jax.lax.optimization_barrier(x)  # or it would be computed anew for every pair
-    dx, dy = x[:, None] - x[None], battle.y[:, None] - battle.y[None]
+    dx, dy = x[None] - x[:, None], battle.y[None] - battle.y[:, None]
     apart2 = np.where(field.apart > 0, field.apart**2, -(FAR**2))
     return Pairs(dx, dy, (dx**2 + dy**2 - apart2) / 2)
 
@@ -111,10 +111,10 @@ def round_others(
     side = jnp.sign(turn)
     ahead = between.closing(by)
     aside = between.closing((-by_y * side, by_x * side))
-    blocks = (ahead > jnp.maximum(between.room, 0.0) + SQUEEZE) & stands[:, None]
+    blocks = (ahead > jnp.maximum(between.room, 0.0) + SQUEEZE) & stands[None]
     # The sine of the angle to the one in the way that is furthest round on that side.
     sine = aside * jax.lax.rsqrt(ahead**2 + aside**2 + 1e-12)
-    worst = jnp.max(jnp.where(blocks, sine, -2.0), axis=0)
+    worst = jnp.max(jnp.where(blocks, sine, -2.0), axis=1)
     blocked = worst >= -1
     across = side * jnp.sqrt(jnp.maximum(1 - worst**2, 0.0))
     along_x, along_y = -worst * by_x - across * by_y, -worst * by_y + across * by_x
@@ -144,14 +144,14 @@ def make_room(field: Field, between: Pairs, by: Place, fixed: Bool[Array, " U"])
     moving = (by_x != 0) | (by_y != 0)
     yields = jnp.where(fixed | (field.speed == 0), 0.0, jnp.where(moving, GOING_YIELDS, STANDING_YIELDS))
     # Each gives way by its part of the closing in; for its own, who is free to counts as if it did some.
-    mine = jnp.maximum(between.closing(by), 0.0) + mates * yields[None]
-    yours = jnp.maximum(between.met(by), 0.0) + mates * yields[:, None]
+    mine = jnp.maximum(between.closing(by), 0.0) + mates * yields[:, None]
+    yours = jnp.maximum(between.met(by), 0.0) + mates * yields[None]
     share = mine / (mine + yours + 1e-9) * (field.rules.yielding / np.maximum(field.apart, 1e-6) ** 2)
     for _ in range(field.rules.sweeps):
         closing = between.closing((by_x, by_y)) + between.met((by_x, by_y))
         back = jnp.maximum(closing - between.room, 0.0) * share
-        by_x = by_x - jnp.clip(jnp.sum(back * between.x, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
-        by_y = by_y - jnp.clip(jnp.sum(back * between.y, axis=0), -LARGEST_PUSH, LARGEST_PUSH)
+        by_x = by_x - jnp.clip(jnp.sum(back * between.x, axis=1), -LARGEST_PUSH, LARGEST_PUSH)
+        by_y = by_y - jnp.clip(jnp.sum(back * between.y, axis=1), -LARGEST_PUSH, LARGEST_PUSH)
     return by_x, by_y
 
 
@@ -166,7 +166,7 @@ def keep_apart(field: Field, old: Place, new: Place, between: Pairs) -> Place:
     contact2 = field.apart**2 - np.maximum(field.apart - field.rules.contact, 0.0) ** 2
     room = jnp.maximum(between.room + contact2 / 2, 0.0)
     part = jnp.where(closing > 0, room / jnp.maximum(closing + met, 1e-6), 1.0)
-    part = jnp.minimum(jnp.min(part, axis=0), 1.0)
+    part = jnp.minimum(jnp.min(part, axis=1), 1.0)
     x, y = old[0] + part * by_x, old[1] + part * by_y
     if field.land.rectangle is not None:
         return x, y

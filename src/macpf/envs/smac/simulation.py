@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from macpf.envs.smac.battle import Battle, Orders
+from macpf.backend import unroll
+from macpf.envs.smac.battle import Battle, Orders, of_all
 from macpf.envs.smac.combat import fight, recover
 from macpf.envs.smac.enemy import call_for_help, choose_targets
 from macpf.envs.smac.field import Field
@@ -21,7 +22,11 @@ from macpf.types import PRNGKey
 def simulate(field: Field, battle: Battle, orders: Orders, key: PRNGKey, frames: int) -> Battle:
     """The battle after some frames under the agents' orders."""
     delay = delays(field, key)
-    battle, _ = jax.lax.scan(lambda b, _: (frame(field, b, orders, delay), None), battle, None, length=frames)
+
+    def pass_(battle: Battle, _: None) -> tuple[Battle, None]:
+        return frame(field, battle, orders, delay), None
+
+    battle, _ = jax.lax.scan(pass_, battle, None, length=frames, unroll=unroll())
     foe, alarm = call_for_help(field, battle, frames)
     return eqx.tree_at(lambda b: (b.foe, b.alarm), battle, (foe, alarm))
 
@@ -50,13 +55,13 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     from_them = distance2.T
     in_reach = ours & (distance2 <= field.ours.reach2), theirs & (from_them <= field.theirs.reach2)
     battle = fight(field, battle, distance2, *in_reach, delay)
-    engaged = jnp.concatenate([jnp.any(side, axis=1) for side in in_reach])
+    engaged = of_all(*(jnp.any(side, axis=1) for side in in_reach))
     goal, wants = _goals(field, battle, orders, ours, theirs)
     flight = Flight(goal, wants, jnp.asarray(field.speed))
     if field.heals.any():
         battle, flight = medivacs(field, battle, orders, flight)
     goes = flight.wants & battle.alive & ~engaged
-    straight = jnp.concatenate([orders.moves, jnp.zeros(field.e, bool)])
+    straight = of_all(orders.moves, jnp.zeros(field.e, bool))
     by = steps(field, battle, flight.goal, goes, straight, flight.pace)
     (x, y), turn = move(field, battle, by, engaged)
     return eqx.tree_at(lambda b: (b.x, b.y, b.turn), battle, (x, y, turn))
@@ -73,17 +78,13 @@ def _goals(
 
     attacks, hunts = jnp.any(ours, axis=1), jnp.any(theirs, axis=1)
     ordered = not isinstance(field.scenario.order, Hold | Hunt)
-    goal_x = jnp.concatenate(
-        [
-            jnp.where(orders.moves, orders.goal_x, of_targets(ours, x[n:])),
-            jnp.where(hunts, of_targets(theirs, x[:n]), battle.aim[0]),
-        ]
+    goal_x = of_all(
+        jnp.where(orders.moves, orders.goal_x, of_targets(ours, x[n:])),
+        jnp.where(hunts, of_targets(theirs, x[:n]), battle.aim[0]),
     )
-    goal_y = jnp.concatenate(
-        [
-            jnp.where(orders.moves, orders.goal_y, of_targets(ours, y[n:])),
-            jnp.where(hunts, of_targets(theirs, y[:n]), battle.aim[1]),
-        ]
+    goal_y = of_all(
+        jnp.where(orders.moves, orders.goal_y, of_targets(ours, y[n:])),
+        jnp.where(hunts, of_targets(theirs, y[:n]), battle.aim[1]),
     )
-    wants = jnp.concatenate([orders.moves | attacks, hunts | ordered])
+    wants = of_all(orders.moves | attacks, hunts | ordered)
     return (goal_x, goal_y), wants & (field.speed > 0)
