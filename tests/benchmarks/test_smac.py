@@ -28,6 +28,11 @@ def test_every_available_action_is_drawn_and_no_other():
     assert set(drawn[:, 1]) == {1}
 
 
+@pytest.mark.parametrize(("copies", "steps"), [(1, 32), (1024, 32), (8192, 4), (100_000, 1)])
+def test_a_call_does_not_last_for_ever_however_many_copies_there_are(copies: int, steps: int):
+    assert smac.in_a_row(copies) == steps
+
+
 def test_it_writes_what_it_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "smac.json"
     args = ["--maps", "3m", "--copies", "2", "--seconds", "0.01", "--out", str(out)]

@@ -23,7 +23,7 @@ from macpf.version import __version__
 
 MAPS = ("8m", "MMM2", "27m_vs_30m", "2c_vs_64zg")
 COPIES = (1, 64, 1024, 8192)
-IN_A_ROW = 32  # steps of one call
+LONGEST, MOST = 32, 32_768  # steps of one call: of every copy, and of all together
 
 
 class Speed(NamedTuple):
@@ -60,6 +60,11 @@ def battles(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return begin, go_on
 
 
+def in_a_row(copies: int) -> int:
+    """The steps that every copy makes in one call."""
+    return max(1, min(LONGEST, MOST // copies))
+
+
 class Program(NamedTuple):
     """Some steps of all copies at once, what they begin with, and the seconds it took to compile."""
 
@@ -75,7 +80,7 @@ def compiled(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int) 
         def step(carry: Any, key: PRNGKey) -> tuple[Any, None]:
             return jax.vmap(go_on)(carry, jax.random.split(key, copies)), None
 
-        return jax.lax.scan(step, carry, jax.random.split(key, IN_A_ROW))[0]
+        return jax.lax.scan(step, carry, jax.random.split(key, in_a_row(copies)))[0]
 
     key = jax.random.key(0)
     first = jax.jit(jax.vmap(begin)).lower(jax.random.split(key, copies)).compile()
@@ -93,7 +98,7 @@ def speed(program: Program, copies: int, seconds: float) -> Speed:
         started = time.perf_counter()
         carry = jax.block_until_ready(program.some(carry, key))
         times.append(time.perf_counter() - started)
-    return Speed(IN_A_ROW * copies / float(np.median(times)), program.compiling)
+    return Speed(in_a_row(copies) * copies / float(np.median(times)), program.compiling)
 
 
 def peer(name: str, copies: int, seconds: float) -> Speed | None:
