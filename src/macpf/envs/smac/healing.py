@@ -88,7 +88,8 @@ def _serve(
     """They heal patients in range, and fly to those out of it; a medivac is slow to gather speed."""
     unit = medivac[:, None] == np.arange(len(field.kinds))
 
-    def theirs(of_each: Shaped[Array, " M"], others: Shaped[Array, " U"]) -> Shaped[Array, " U"]:
+    def own(of_each: Shaped[Array, " M"], others: Shaped[Array, " U"]) -> Shaped[Array, " U"]:
+        """The values of all, with the medivacs' own in their place."""
         for mine, value in zip(unit, of_each, strict=True):
             others = jnp.where(mine, value, others)
         return others
@@ -105,9 +106,9 @@ def _serve(
     acceleration = np.asarray([field.kinds[m].acceleration for m in medivac], np.float32)
     gathered = battle.pace[medivac] + acceleration / FRAMES_PER_SECOND**2
     pace = jnp.where(goes, jnp.minimum(gathered, wish.pace), 0.0)
-    battle = eqx.tree_at(lambda b: b.pace, battle, theirs(pace, battle.pace))
-    goal = theirs(x, flight.goal[0]), theirs(y, flight.goal[1])
-    return battle, Flight(goal, theirs(goes, flight.wants), theirs(pace, flight.pace))
+    battle = eqx.tree_at(lambda b: b.pace, battle, own(pace, battle.pace))
+    goal = own(x, flight.goal[0]), own(y, flight.goal[1])
+    return battle, Flight(goal, own(goes, flight.wants), own(pace, flight.pace))
 
 
 def can_be_healed(field: Field, battle: Battle) -> Bool[Array, " U"]:
