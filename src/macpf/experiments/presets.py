@@ -104,8 +104,9 @@ def _mpe(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
 
     Learners see a tenth of simple spread's reward: returns of -120 to -220 would drown these temperatures;
     rewards of the other tasks are smaller. MAPPO, which normalises returns by itself, as its authors run
-    simple spread: what an agent sees and no more, tanh, 128 environments. macpf-plus has a larger network for
-    the value of the state, which all its targets come from.
+    simple spread: tanh, 128 environments, what an agent sees and no more; but where agents do not see each
+    other they are told who they are, or nothing could part them. macpf-plus has a larger network for the
+    value of the state, which all its targets come from.
     """
     made = _own_task(e)
     if isinstance(made.algorithm, MACPF) and made.algorithm.extraction == "committed":
@@ -113,7 +114,8 @@ def _mpe(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     if not made.algorithm.on_policy:
         return replace(made, reward_factor=0.1 * PARTICLE_SIZE[made.task], batch=64, parallel=32)
     optimiser = replace(made.algorithm.optimiser, lr=7e-4)
-    algorithm = replace(made.algorithm, optimiser=optimiser, activation="tanh", own_inputs=False)
+    nameless = made.task == "mpe/simple-spread"
+    algorithm = replace(made.algorithm, optimiser=optimiser, activation="tanh", own_inputs=not nameless)
     return replace(made, algorithm=algorithm, parallel=128)
 
 
@@ -129,7 +131,7 @@ PARTICLE_BEST: Mapping[str, tuple[float, float, float]] = {
     "qmix": (1e-3, 0.8, 0.0),
     "qplex": (2e-3, 0.9, 0.0),
     "fop": (2e-3, 0.8, 0.8),
-    "vdn": (2e-3, 0.8, 0.8),
+    "vdn": (1e-3, 0.8, 0.8),
     "mappo": (1e-3, 0.8, 0.8),
 }
 
