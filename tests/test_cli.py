@@ -256,7 +256,7 @@ def smallest(name: str, task: str) -> list[str]:
     return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
 
 
-# One of each kind somewhere; that every algorithm trains on every kind of task the conformance tests show.
+# One of each kind somewhere; that training fits together for every algorithm, the conformance tests show.
 RUNS = [
     ("macpf", "matrix-game"),
     ("macpf-plus", "matrix-game"),
