@@ -82,10 +82,11 @@ def compiled(begin: Callable[..., Any], go_on: Callable[..., Any], copies: int) 
 
         return jax.lax.scan(step, carry, jax.random.split(key, in_a_row(copies)))[0]
 
-    key = jax.random.key(0)
-    first = jax.jit(jax.vmap(begin)).lower(jax.random.split(key, copies)).compile()
+    key, begins = jax.random.key(0), jax.jit(jax.vmap(begin))
+    keys = jax.random.split(key, copies)
+    first, carry = begins.lower(keys).compile(), jax.eval_shape(begins, keys)
     started = time.perf_counter()
-    made = jax.jit(some).lower(jax.eval_shape(jax.vmap(begin), jax.random.split(key, copies)), key).compile()
+    made = jax.jit(some).lower(carry, key).compile()
     return Program(made, first, time.perf_counter() - started)
 
 

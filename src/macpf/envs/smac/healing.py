@@ -47,13 +47,13 @@ def medivacs(field: Field, battle: Battle, orders: Orders, flight: Flight) -> tu
     if theirs is not None:
         battle, wish = _by_itself(field, battle, theirs)
         wishes.append(wish)
-    first, last = wishes[0], wishes[-1]
-    rows = np.arange(len(wishes))
+    rows = np.arange(len(wishes))  # one or two; by a choice, for the reason that `of_all` gives
 
-    def in_rows(one: Array, other: Array) -> Array:
-        return jnp.where(rows.reshape(-1, *[1] * one.ndim) == 0, one[None], other[None])
+    def in_rows(first: Array, last: Array) -> Array:
+        return jnp.where(rows.reshape(-1, *[1] * first.ndim) == 0, first[None], last[None])
 
-    return _serve(field, battle, flight, np.flatnonzero(field.heals), jax.tree.map(in_rows, first, last))
+    wish = jax.tree.map(in_rows, wishes[0], wishes[-1])
+    return _serve(field, battle, flight, np.flatnonzero(field.heals), wish)
 
 
 def _as_ordered(field: Field, battle: Battle, orders: Orders, flight: Flight, medivac: int) -> Wish:
@@ -86,12 +86,11 @@ def _serve(
     field: Field, battle: Battle, flight: Flight, medivac: Int[np.ndarray, " M"], wish: Wish
 ) -> tuple[Battle, Flight]:
     """They heal patients in range, and fly to those out of it; a medivac is slow to gather speed."""
-    unit = medivac[:, None] == np.arange(len(field.kinds))
 
     def own(of_each: Shaped[Array, " M"], others: Shaped[Array, " U"]) -> Shaped[Array, " U"]:
         """The values of all, with the medivacs' own in their place."""
-        for mine, value in zip(unit, of_each, strict=True):
-            others = jnp.where(mine, value, others)
+        for itself, value in zip(_which(field, medivac), of_each, strict=True):
+            others = jnp.where(itself, value, others)
         return others
 
     alive = battle.alive[medivac]
@@ -111,6 +110,11 @@ def _serve(
     return battle, Flight(goal, own(goes, flight.wants), own(pace, flight.pace))
 
 
+def _which(field: Field, medivac: Int[np.ndarray, " M"]) -> Bool[np.ndarray, "M U"]:
+    """Which unit each medivac is."""
+    return medivac[:, None] == np.arange(len(field.kinds))
+
+
 def can_be_healed(field: Field, battle: Battle) -> Bool[Array, " U"]:
     """Living things that lack some life."""
     biological = [("biological" in unit.attributes) for unit in field.kinds]
@@ -122,8 +126,8 @@ def heal(field: Field, battle: Battle, medivac: Int[np.ndarray, " M"], patient: 
     missing = jnp.sum(jnp.where(patient, (field.health - battle.health)[None], 0.0), axis=1)
     life = jnp.minimum(jnp.minimum(HEAL_PER_FRAME, missing), battle.energy[medivac] / ENERGY_PER_LIFE)
     life = jnp.where(battle.alive[medivac], life, 0.0)
-    unit = medivac[:, None] == np.arange(len(field.kinds))
-    gained, spent = (jnp.sum(jnp.where(who, life[:, None], 0.0), axis=0) for who in (patient, unit))
+    who = patient, _which(field, medivac)
+    gained, spent = (jnp.sum(jnp.where(rows, life[:, None], 0.0), axis=0) for rows in who)
     return eqx.tree_at(
         lambda b: (b.health, b.energy),
         battle,

@@ -23,10 +23,10 @@ def simulate(field: Field, battle: Battle, orders: Orders, key: PRNGKey, frames:
     """The battle after some frames under the agents' orders."""
     delay = delays(field, key)
 
-    def pass_(battle: Battle, _: None) -> tuple[Battle, None]:
+    def after_one(battle: Battle, _: None) -> tuple[Battle, None]:
         return frame(field, battle, orders, delay), None
 
-    battle, _ = jax.lax.scan(pass_, battle, None, length=frames, unroll=unroll())
+    battle, _ = jax.lax.scan(after_one, battle, None, length=frames, unroll=unroll())
     foe, alarm = call_for_help(field, battle, frames)
     return eqx.tree_at(lambda b: (b.foe, b.alarm), battle, (foe, alarm))
 
