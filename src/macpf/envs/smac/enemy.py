@@ -49,13 +49,12 @@ def call_for_help(field: Field, battle: Battle, frames: int) -> tuple[Int[Array,
     return foe, jnp.where(hears, heard, battle.alarm)
 
 
-def follow(
-    field: Field, battle: Battle, medivac: int
-) -> tuple[Float[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+def follow(field: Field, battle: Battle) -> tuple[Float[Array, ""], Float[Array, ""], Bool[Array, ""]]:
     """Where their medivac flies when nobody needs it: to the middle of its living friends."""
-    friends = battle.alive & (jnp.arange(len(field.kinds)) >= field.n) & ~jnp.asarray(field.heals)
+    n = field.n
+    friends = battle.alive[n:] & ~field.heals[n:]
     count = jnp.sum(1.0 * friends)
-    middle_x = jnp.sum(jnp.where(friends, battle.x, 0.0)) / jnp.maximum(count, 1.0)
-    middle_y = jnp.sum(jnp.where(friends, battle.y, 0.0)) / jnp.maximum(count, 1.0)
+    middle_x = jnp.sum(jnp.where(friends, battle.x[n:], 0.0)) / jnp.maximum(count, 1.0)
+    middle_y = jnp.sum(jnp.where(friends, battle.y[n:], 0.0)) / jnp.maximum(count, 1.0)
     follows = (count > 0) if field.rules.enemy_medivac == "follow" else jnp.asarray(False)
     return middle_x, middle_y, follows

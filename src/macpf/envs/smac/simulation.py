@@ -58,13 +58,14 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     engaged = of_all(*(jnp.any(side, axis=1) for side in in_reach))
     goal, wants = _goals(field, battle, orders, ours, theirs)
     flight = Flight(goal, wants, jnp.asarray(field.speed))
+    healed = battle
     if field.heals.any():
-        battle, flight = medivacs(field, battle, orders, flight)
+        healed, flight = medivacs(field, battle, orders, flight)
     goes = flight.wants & battle.alive & ~engaged
     straight = of_all(orders.moves, jnp.zeros(field.e, bool))
     by = steps(field, battle, flight.goal, goes, straight, flight.pace)
     (x, y), turn = move(field, battle, by, engaged)
-    return eqx.tree_at(lambda b: (b.x, b.y, b.turn), battle, (x, y, turn))
+    return eqx.tree_at(lambda b: (b.x, b.y, b.turn), healed, (x, y, turn))
 
 
 def _goals(
