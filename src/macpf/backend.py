@@ -7,6 +7,6 @@ def on_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
-def unroll() -> int:
+def unroll(at_most: int = 4) -> int:
     """Steps of a scan compiled into one: a GPU gains by fewer launches, a CPU loses (measured)."""
-    return 1 if on_cpu() else 4
+    return 1 if on_cpu() else at_most

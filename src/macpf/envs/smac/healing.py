@@ -81,7 +81,7 @@ def _serve(
     itself, team = np.arange(len(field.kinds)) == medivac, _team(field, medivac)
     in_range, _ = near(field, battle, medivac, field.kinds[medivac].range)
     busy, arrived = jnp.any(wish.patient), jnp.any(wish.patient & in_range)
-    goes = (busy | wish.goes) & ~arrived & battle.alive[medivac]
+    goes = (busy | wish.goes) & ~arrived
     x, y = (
         jnp.where(busy, jnp.sum(jnp.where(wish.patient, at[team], 0.0)), otherwise)
         for at, otherwise in ((battle.x, wish.x), (battle.y, wish.y))

@@ -26,7 +26,7 @@ def simulate(field: Field, battle: Battle, orders: Orders, key: PRNGKey, frames:
     def after_one(battle: Battle, _: None) -> tuple[Battle, None]:
         return frame(field, battle, orders, delay), None
 
-    battle, _ = jax.lax.scan(after_one, battle, None, length=frames, unroll=unroll())
+    battle, _ = jax.lax.scan(after_one, battle, None, length=frames, unroll=unroll(frames))
     foe, alarm = call_for_help(field, battle, frames)
     return eqx.tree_at(lambda b: (b.foe, b.alarm), battle, (foe, alarm))
 
