@@ -299,6 +299,23 @@ def test_the_opponents_medivac_heals_the_worst_wounded_near_it_by_itself():
         env, [(5, 5), (20, 20), (21, 21), (22, 20)], health={1: 30.0}, energy={3: 4.0}, target={2: 0}
     )
     assert float(play_frames(env, working, [STOP], 8)[-1].health[1]) > 30
+    enough = staged(env, [(5, 5), (20, 20), (21, 21), (22, 20)], health={1: 30.0}, energy={3: 5.2})
+    assert float(play_frames(env, enough, [STOP], 16)[-1].health[1]) == pytest.approx(39)  # on below 5 too
+    alike = staged(env, [(5, 5), (20, 21), (20, 19), (22, 20)], health={1: 20.0, 2: 20.0})
+    served = play_frames(env, alike, [STOP], 2)
+    assert [np.asarray(battle.health[1:3]).tolist() for battle in served] == [
+        [20.0, 20.0],
+        [20.5625, 20.0],  # the first of two alike
+        [20.5625, 20.5625],  # then the other, who is the worse off now
+    ]
+
+
+def test_a_dead_medivac_heals_nobody():
+    env = SMAC(duel("1 marine, 1 medivac", "1 marine"), STILL)
+    start = staged(env, [(10, 16), (12, 16), (15, 16)], health={0: 20.0, 1: 5.0}, cooldown={0: 1e6})
+    history = play_frames(env, start, [STOP, ATTACK], 8)
+    assert lives(history, 1).tolist() == [5.0] + [0.0] * 8  # shot in the first frame
+    assert lives(history, 0).tolist() == [20.0] * 9
 
 
 def test_nobody_but_those_who_can_shoots_at_a_medivac():
