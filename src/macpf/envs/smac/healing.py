@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from macpf.backend import kept
 from macpf.envs.smac.battle import Battle, Orders, of_all
 from macpf.envs.smac.enemy import follow
 from macpf.envs.smac.field import Field
@@ -138,7 +139,8 @@ def patient_of(field: Field, battle: Battle, medivac: int) -> Bool[Array, " T"]:
     energy = battle.energy[medivac]
     able = battle.alive[medivac] & jnp.where(healing, energy > 0, energy >= ENERGY_TO_START)
     candidate = can_be_healed(field, battle, medivac) & in_search & able
-    share = jnp.where(candidate, (battle.health / field.health)[field.n :], jnp.inf)
+    share = (battle.health / field.health)[field.n :]
+    share = kept(jnp.where(candidate, share, 2.0))  # nobody has more than 1
     before = np.tri(field.e, k=-1, dtype=bool).T  # of each pair, whether the one comes before the other
     for rank in (away2, share):
         one, other = rank[:, None], rank[None]

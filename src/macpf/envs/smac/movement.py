@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from macpf.backend import kept
 from macpf.envs.smac.battle import Battle
 from macpf.envs.smac.field import Field
 from macpf.envs.smac.terrain import BORDER, EDGE, SIZE, heading, is_open
@@ -44,8 +45,7 @@ class Pairs(NamedTuple):
 def pairs(field: Field, battle: Battle) -> Pairs:
     """All pairs of units; the dead are far from everybody, and two at the very same place part by index."""
     order = np.arange(len(field.kinds), dtype=np.float32)
-    x = jnp.where(battle.alive, battle.x + 1e-5 * order, FAR * (1 + order))
-    x = jax.lax.optimization_barrier(x)  # or it would be computed anew for every pair
+    x = kept(jnp.where(battle.alive, battle.x + 1e-5 * order, FAR * (1 + order)))
     dx, dy = x[None] - x[:, None], battle.y[None] - battle.y[:, None]
     apart2 = np.where(field.apart > 0, field.apart**2, -(FAR**2))
     return Pairs(dx, dy, (dx**2 + dy**2 - apart2) / 2)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from macpf.backend import unroll
+from macpf.backend import kept, unroll
 from macpf.envs.smac.battle import Battle, Orders, of_all
 from macpf.envs.smac.combat import fight, recover
 from macpf.envs.smac.enemy import call_for_help, choose_targets
@@ -55,6 +55,7 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     from_them = distance2.T
     in_reach = ours & (distance2 <= field.ours.reach2), theirs & (from_them <= field.theirs.reach2)
     battle = fight(field, battle, distance2, *in_reach, delay)
+    battle = eqx.tree_at(lambda b: b.health, battle, kept(battle.health))
     engaged = of_all(*(jnp.any(side, axis=1) for side in in_reach))
     goal, wants = _goals(field, battle, orders, ours, theirs)
     flight = Flight(goal, wants, jnp.asarray(field.speed))
@@ -65,7 +66,8 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     straight = of_all(orders.moves, jnp.zeros(field.e, bool))
     by = steps(field, battle, flight.goal, goes, straight, flight.pace)
     (x, y), turn = move(field, battle, by, engaged)
-    return eqx.tree_at(lambda b: (b.x, b.y, b.turn), healed, (x, y, turn))
+    after = kept(x), kept(y), turn, kept(healed.health)
+    return eqx.tree_at(lambda b: (b.x, b.y, b.turn, b.health), healed, after)
 
 
 def _goals(
