@@ -104,9 +104,8 @@ def _mpe(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
 
     Learners see a tenth of simple spread's reward: returns of -120 to -220 would drown these temperatures;
     rewards of the other tasks are smaller. MAPPO, which normalises returns by itself, as its authors run
-    simple spread: tanh, 128 environments, what an agent sees and no more; but where agents do not see each
-    other they are told who they are, or nothing could part them. macpf-plus has a larger network for the
-    value of the state, which all its targets come from.
+    simple spread: tanh, 128 environments, what an agent sees and no more. macpf-plus has a larger network for
+    the value of the state, which all its targets come from.
     """
     made = _own_task(e)
     if isinstance(made.algorithm, MACPF) and made.algorithm.extraction == "committed":
@@ -114,8 +113,7 @@ def _mpe(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
     if not made.algorithm.on_policy:
         return replace(made, reward_factor=0.1 * PARTICLE_SIZE[made.task], batch=64, parallel=32)
     optimiser = replace(made.algorithm.optimiser, lr=7e-4)
-    nameless = made.task == "mpe/simple-spread"
-    algorithm = replace(made.algorithm, optimiser=optimiser, activation="tanh", own_inputs=not nameless)
+    algorithm = replace(made.algorithm, optimiser=optimiser, activation="tanh", own_inputs=False)
     return replace(made, algorithm=algorithm, parallel=128)
 
 
@@ -125,7 +123,7 @@ PARTICLE_SIZE = {"mpe/simple-spread": 1.0, "mpe/formation-control": 10.0, "mpe/l
 # Learning rate, discount and lambda of a method on the particle tasks: the best of a sweep that is the same
 # for all (docs/results/mpe.md); methods that were not swept are set like MACPF.
 PARTICLE_BEST: Mapping[str, tuple[float, float, float]] = {
-    "macpf": (1e-3, 0.8, 0.0),
+    "macpf": (2e-3, 0.8, 0.0),
     "macpf-plus": (1e-3, 0.8, 0.0),
     "macpf-control": (2e-3, 0.8, 0.0),
     "qmix": (1e-3, 0.8, 0.0),
@@ -137,7 +135,10 @@ PARTICLE_BEST: Mapping[str, tuple[float, float, float]] = {
 
 
 def _swept(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
-    """A particle task under the best setting found; learning rates fall to nothing, save that of MAPPO."""
+    """A particle task under the best setting found; learning rates fall to nothing, save that of MAPPO.
+
+    MAPPO's agents are told who they are: where they do not see each other, nothing else could part them.
+    """
     lr, gamma, ahead = PARTICLE_BEST.get(e.name, PARTICLE_BEST["macpf"])
     anneal = 0 if e.algorithm.on_policy else e.updates
     algorithm = with_values(
@@ -146,6 +147,7 @@ def _swept(e: Experiment[Any, Any]) -> Experiment[Any, Any]:
         gamma=gamma,
         td_lambda=ahead,
         gae_lambda=ahead,
+        own_inputs=True,
     )
     return replace(e, algorithm=algorithm, reward_factor=0.3 * PARTICLE_SIZE[e.task])
 
