@@ -17,6 +17,6 @@ def unroll(at_most: int = 4) -> int:
 def kept(values: Float[Array, " K"]) -> Float[Array, " K"]:
     """Finite numbers, computed once: fusing, a CPU would compute them anew for all that is made of them.
 
-    A product with the identity changes no bit and is not fused; a barrier is gone before a CPU's fusions.
+    A product with the identity changes no number and is not fused; a barrier is gone before a CPU fuses.
     """
     return values @ np.eye(len(values), dtype=values.dtype) if on_cpu() else values
