@@ -164,7 +164,7 @@ def test_orders_say_what_actions_mean():
     assert np.asarray(orders.moves).tolist() == [True] * 4 + [False] * 6
     off = np.stack([orders.goal_x - battle.x[:10], orders.goal_y - battle.y[:10]])[:, :4]
     assert off.round(4).tolist() == [[0, 0, 2, -2], [2, -2, 0, 0]]
-    assert np.argwhere(np.asarray(orders.attack)).tolist() == [[4, 0], [5, 9]]
+    assert [max(t, -1) for t in np.asarray(orders.target).tolist()] == [-1] * 4 + [0, 9] + [-1] * 4
     assert np.argwhere(np.asarray(orders.heal)).tolist() == [[9, 2]]
 
 

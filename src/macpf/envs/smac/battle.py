@@ -50,10 +50,11 @@ class Battle(eqx.Module):
 class Orders(eqx.Module):
     """What the agents were told at the start of the step: at most one of the three.
 
-    `attack[i, k]`: go for opponent k. `heal[i, j]`: medivac i heals teammate j. `moves`: walk to the goal.
+    `target`: the opponent to go for, below 0 if none. `heal[i, j]`: medivac i heals teammate j.
+    `moves`: walk to the goal.
     """
 
-    attack: Bool[Array, "N E"]
+    target: Int[Array, " N"]
     heal: Bool[Array, "N N"]
     moves: Bool[Array, " N"]
     goal_x: Float[Array, " N"]

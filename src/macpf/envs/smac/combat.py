@@ -2,9 +2,11 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 from numpy import ndarray
 
+from macpf.backend import kept
 from macpf.envs.smac.battle import Battle, of_all
 from macpf.envs.smac.field import Field, Fire
 from macpf.envs.smac.units import FRAMES_PER_SECOND
@@ -42,6 +44,31 @@ def recover(field: Field, battle: Battle) -> Battle:
 Damage = tuple[Array, Array]  # of each victim: the sum of all hits before armour, and their number
 
 
+class Aim(eqx.Module):
+    """Whom each of one team goes for: its index, its place, if there is anybody, and if it is in reach."""
+
+    target: Int[Array, " K"]
+    x: Float[Array, " K"]
+    y: Float[Array, " K"]
+    given: Bool[Array, " K"]
+    reached: Bool[Array, " K"]
+
+
+def aim(field: Field, battle: Battle, target: Int[Array, " K"], ally: bool) -> Aim:
+    """One team's targets (of those below 0 nothing is so but the index), as far as they can be attacked."""
+    n = field.n
+    fire, mine, others = (
+        (field.ours, slice(0, n), slice(n, None)) if ally else (field.theirs, slice(n, None), slice(0, n))
+    )
+    which = jnp.clip(target, 0, fire.reach2.shape[1] - 1)
+    row = np.arange(len(target), dtype=np.int32) * fire.reach2.shape[1]
+    reach2 = jnp.take(fire.reach2.ravel(), row + which, mode="clip")
+    x, y, lives = (jnp.take(of[others], which, mode="clip") for of in (battle.x, battle.y, battle.alive))
+    given = (target >= 0) & battle.alive[mine] & lives & (reach2 >= 0)
+    away2 = (x - battle.x[mine]) ** 2 + (y - battle.y[mine]) ** 2
+    return Aim(target, x, y, given, given & (away2 <= reach2))
+
+
 class Volley(eqx.Module):
     """What one team's weapons do in a frame: `hit[k, v]`: does k's shot strike v?"""
 
@@ -51,7 +78,7 @@ class Volley(eqx.Module):
 
 def volley(
     fire: Fire,
-    engaged: Bool[Array, "K V"],
+    aim: Aim,
     ready: Bool[Array, " K"],
     x: Float[Array, " K"],
     y: Float[Array, " K"],
@@ -59,11 +86,11 @@ def volley(
     victims_y: Float[Array, " V"],
 ) -> Volley:
     """Whoever is ready and has its target in reach fires; a colossus strikes all that its beam touches."""
-    fired = jnp.any(engaged, axis=1) & ready
-    hit = engaged & fired[:, None]
+    fired = kept(jnp.where(aim.reached & ready, 1.0, 0.0)) > 0
+    hit = (aim.target[:, None] == jnp.arange(len(victims_x), dtype=jnp.int32)[None]) & fired[:, None]
     if fire.colossi is not None:
         rows = fire.colossi
-        touched = _beam(fire, engaged[rows], x[rows], y[rows], victims_x, victims_y)
+        touched = _beam(fire, aim.x[rows], aim.y[rows], x[rows], y[rows], victims_x, victims_y)
         hit = hit.at[rows].set(touched & fired[rows, None])
     if fire.banelings is not None:  # their damage is that of the explosion
         hit = hit.at[fire.banelings].set(False)
@@ -72,15 +99,14 @@ def volley(
 
 def _beam(
     fire: Fire,
-    engaged: Bool[Array, "C V"],
+    aim_x: Float[Array, " C"],
+    aim_y: Float[Array, " C"],
     x: Float[Array, " C"],
     y: Float[Array, " C"],
     victims_x: Float[Array, " V"],
     victims_y: Float[Array, " V"],
 ) -> Bool[Array, "C V"]:
     """Whose circle touches the rectangle across the line of fire, with the target in its middle."""
-    aim_x = jnp.sum(jnp.where(engaged, victims_x[None], 0.0), axis=1)
-    aim_y = jnp.sum(jnp.where(engaged, victims_y[None], 0.0), axis=1)
     dx, dy = aim_x - x, aim_y - y
     length = jnp.sqrt(dx**2 + dy**2)
     ahead_x = jnp.where(length > 0, dx / jnp.maximum(length, 1e-6), 1.0)[:, None]
@@ -127,11 +153,11 @@ def fight(
     field: Field,
     battle: Battle,
     distance2: Float[Array, "N E"],
-    ours: Bool[Array, "N E"],
-    theirs: Bool[Array, "E N"],
+    ours: Aim,
+    theirs: Aim,
     delay: Float[Array, " U"],
 ) -> Battle:
-    """All weapons of one frame at once; `ours` and `theirs` say who has whom in reach."""
+    """All weapons of one frame at once."""
     n, x, y = field.n, battle.x, battle.y
     ready = battle.cooldown <= 0
     our_shots = volley(field.ours, ours, ready[:n], x[:n], y[:n], x[n:], y[n:])

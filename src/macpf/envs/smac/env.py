@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from macpf.envs.smac import observe
 from macpf.envs.smac.battle import Battle, Orders
 from macpf.envs.smac.combat import ENERGY_START
+from macpf.envs.smac.enemy import NOBODY
 from macpf.envs.smac.field import Field, check, field_of
 from macpf.envs.smac.maps import SCENARIOS, AttackBetween, AttackMove, Scenario
 from macpf.envs.smac.movement import on_ground
@@ -72,6 +73,8 @@ class SMAC:
         place_key, aim_key, key = jax.random.split(key, 3)
         battle = begin(self.field, place_key, aim_key)
         if self.rules.first_frames:
+            # Or compilers would play this frame themselves, for as many copies as there are.
+            battle = jax.lax.optimization_barrier(battle)
             waiting = orders_of(self.field, self.interface, battle, battle.actions)
             battle = simulate(self.field, battle, waiting, key, self.rules.first_frames)
         return battle, self._arrive(battle, jnp.zeros(()))
@@ -164,15 +167,14 @@ def _places(field: Field, key: PRNGKey) -> tuple[Float[Array, " U"], Float[Array
 
 def orders_of(field: Field, interface: Interface, battle: Battle, actions: Int[Array, " N"]) -> Orders:
     """What legal actions mean; anything else (-1) is to stop."""
-    n, e = field.n, field.e
+    n = field.n
     moves = (actions >= NORTH) & (actions < FIRST_TARGET)
     way = (actions[:, None] == jnp.asarray([NORTH, SOUTH, EAST, WEST], jnp.int32)[None]).astype(jnp.float32)
     goal = interface.move_amount * jnp.sum(way[:, :, None] * DIRECTIONS[None], axis=1)
-    which = actions[:, None] - FIRST_TARGET
-    healer = jnp.asarray(field.heals[:n, None])
+    which, healer = actions - FIRST_TARGET, jnp.asarray(field.heals[:n])
     return Orders(
-        attack=(which == jnp.arange(e, dtype=jnp.int32)[None]) & ~healer,
-        heal=(which == jnp.arange(n, dtype=jnp.int32)[None]) & healer,
+        target=jnp.where(healer, NOBODY, which),
+        heal=(which[:, None] == jnp.arange(n, dtype=jnp.int32)[None]) & healer[:, None],
         moves=moves,
         goal_x=battle.x[:n] + goal[:, 0],
         goal_y=battle.y[:n] + goal[:, 1],

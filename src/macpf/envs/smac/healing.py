@@ -43,7 +43,7 @@ def medivacs(field: Field, battle: Battle, orders: Orders, flight: Flight) -> tu
     """A frame of both teams' medivacs, and the flight of all with theirs in its place."""
     ours, theirs, after = field.medivac(ally=True), field.medivac(ally=False), battle
     if ours is not None:
-        wish = _as_ordered(field, battle, orders, flight, ours)
+        wish = _as_ordered(field, battle, orders, ours)
         after, flight = _serve(field, battle, after, flight, ours, wish)
     if theirs is not None:
         wish = _by_itself(field, battle, theirs)
@@ -59,11 +59,11 @@ def _team(field: Field, medivac: int) -> slice:
     return slice(0, field.n) if medivac < field.n else slice(field.n, None)
 
 
-def _as_ordered(field: Field, battle: Battle, orders: Orders, flight: Flight, medivac: int) -> Wish:
+def _as_ordered(field: Field, battle: Battle, orders: Orders, medivac: int) -> Wish:
     """An agent's: it heals whom it was told to, if that one needs it."""
-    (x, y), wants = flight.goal, flight.wants
     patient = orders.heal[medivac] & can_be_healed(field, battle, medivac)
-    return Wish(patient, x[medivac], y[medivac], wants[medivac], jnp.asarray(field.speed[medivac]))
+    x, y, goes = (of[medivac] for of in (orders.goal_x, orders.goal_y, orders.moves))
+    return Wish(patient, x, y, goes, jnp.asarray(field.speed[medivac]))
 
 
 def _by_itself(field: Field, battle: Battle, medivac: int) -> Wish:

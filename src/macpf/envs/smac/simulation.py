@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from macpf.backend import kept, unroll
 from macpf.envs.smac.battle import Battle, Orders, of_all
-from macpf.envs.smac.combat import fight, recover
+from macpf.envs.smac.combat import Aim, aim, fight, recover
 from macpf.envs.smac.enemy import call_for_help, choose_targets
 from macpf.envs.smac.field import Field
 from macpf.envs.smac.healing import Flight, medivacs
@@ -49,14 +49,12 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     distance2 = (x[:n, None] - x[None, n:]) ** 2 + (y[:n, None] - y[None, n:]) ** 2
     target = choose_targets(field, battle, distance2)
     battle = eqx.tree_at(lambda b: b.target, battle, target)
-    alive = battle.alive
-    ours = orders.attack & (alive[:n, None] & alive[None, n:]) & (field.ours.reach2 >= 0)
-    theirs = (target[:, None] == jnp.arange(n, dtype=jnp.int32)[None]) & (field.theirs.reach2 >= 0)
-    from_them = distance2.T
-    in_reach = ours & (distance2 <= field.ours.reach2), theirs & (from_them <= field.theirs.reach2)
-    battle = fight(field, battle, distance2, *in_reach, delay)
-    battle = eqx.tree_at(lambda b: b.health, battle, kept(battle.health))
-    engaged = of_all(*(jnp.any(side, axis=1) for side in in_reach))
+    ours, theirs = aim(field, battle, orders.target, ally=True), aim(field, battle, target, ally=False)
+    battle = fight(field, battle, distance2, ours, theirs, delay)
+    # Who fired is not to be found out anew in each frame that follows.
+    cooldown = jax.lax.optimization_barrier(battle.cooldown)
+    battle = eqx.tree_at(lambda b: (b.health, b.cooldown), battle, (kept(battle.health), cooldown))
+    engaged = of_all(ours.reached, theirs.reached)
     goal, wants = _goals(field, battle, orders, ours, theirs)
     flight = Flight(goal, wants, jnp.asarray(field.speed))
     healed = battle
@@ -71,23 +69,15 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
 
 
 def _goals(
-    field: Field, battle: Battle, orders: Orders, ours: Bool[Array, "N E"], theirs: Bool[Array, "E N"]
+    field: Field, battle: Battle, orders: Orders, ours: Aim, theirs: Aim
 ) -> tuple[Place, Bool[Array, " U"]]:
     """Where all want to go, and whether they do: to their target, or where their order says."""
-    n, x, y = field.n, battle.x, battle.y
-
-    def of_targets(aims: Bool[Array, "K V"], v: Float[Array, " V"]) -> Float[Array, " K"]:
-        return jnp.sum(jnp.where(aims, v[None], 0.0), axis=1)
-
-    attacks, hunts = jnp.any(ours, axis=1), jnp.any(theirs, axis=1)
     ordered = not isinstance(field.scenario.order, Hold | Hunt)
     goal_x = of_all(
-        jnp.where(orders.moves, orders.goal_x, of_targets(ours, x[n:])),
-        jnp.where(hunts, of_targets(theirs, x[:n]), battle.aim[0]),
+        jnp.where(orders.moves, orders.goal_x, ours.x), jnp.where(theirs.given, theirs.x, battle.aim[0])
     )
     goal_y = of_all(
-        jnp.where(orders.moves, orders.goal_y, of_targets(ours, y[n:])),
-        jnp.where(hunts, of_targets(theirs, y[:n]), battle.aim[1]),
+        jnp.where(orders.moves, orders.goal_y, ours.y), jnp.where(theirs.given, theirs.y, battle.aim[1])
     )
-    wants = of_all(orders.moves | attacks, hunts | ordered)
+    wants = of_all(orders.moves | ours.given, theirs.given | ordered)
     return (goal_x, goal_y), wants & (field.speed > 0)
