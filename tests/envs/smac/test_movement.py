@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from macpf import backend
 from macpf.envs.smac import SCENARIOS, SMAC
 from macpf.envs.smac.maps import AttackMove
 from macpf.envs.smac.movement import make_room, move, pairs
@@ -265,3 +266,26 @@ def test_a_colossus_walks_over_others_and_a_medivac_flies_over_them():
 def test_collisions_are_mutual(name):
     apart = SMAC(name).field.apart
     assert (apart == apart.T).all()
+
+
+@pytest.mark.parametrize("name", ["MMM2", "2c_vs_64zg", "3s5z"])
+def test_a_gpu_moves_units_where_a_cpu_does(name, monkeypatch):
+    """There rows of pairs have zeros behind them; everybody is in a crowd, some walk, some fight."""
+    env = SMAC(name)
+    units = len(env.field.kinds)
+    place_key, step_key, fixed_key = jax.random.split(KEY, 3)
+    places = 16 + jax.random.uniform(place_key, (units, 2), minval=-2.0, maxval=2.0)
+    battle = staged(env, np.asarray(places).tolist(), health={0: 0.0})
+    by_x, by_y = jax.random.uniform(step_key, (2, units), minval=-0.15, maxval=0.15)
+    fixed = jax.random.bernoulli(fixed_key, 0.3, (units,))
+    by = jnp.where(fixed, 0.0, by_x), jnp.where(fixed, 0.0, by_y)
+
+    (x, y), turn = move(env.field, battle, by, fixed)
+    monkeypatch.setattr(backend, "on_cpu", lambda: False)
+    assert pairs(env.field, battle).x.shape == (units, max(units, 32 if units > 16 else 16))
+    (gpu_x, gpu_y), gpu_turn = move(env.field, battle, by, fixed)
+
+    assert np.asarray(gpu_x) == pytest.approx(np.asarray(x), abs=1e-4)
+    assert np.asarray(gpu_y) == pytest.approx(np.asarray(y), abs=1e-4)
+    assert (np.asarray(gpu_turn) == np.asarray(turn)).all()
+    assert not np.allclose(x, battle.x + by[0], atol=1e-3)  # they had to make room
