@@ -34,7 +34,7 @@ from macpf.options import (
 )
 from macpf.report import figures, joint
 from macpf.report.replay.make import replay_of_controller, replay_of_run, write
-from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games, smac
+from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games, smac, smac_scripted
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -197,17 +197,23 @@ def reproduce(args: list[str]) -> None:
         options.sweep == 0 or options.name in ("matrix-game", "mpe"), "only matrix-game and mpe have a sweep"
     )
     require(options.tasks == mpe.TASKS or options.name == "mpe", "only mpe has several tasks to choose from")
-    as_they_are = (options.maps, options.algorithms) == (smac.MAPS, smac.METHODS)
-    require(as_they_are or options.name == "smac", "only smac has maps and algorithms to choose from")
+    battles, learned = options.name in ("smac", "smac-scripted"), options.algorithms == smac.METHODS
+    require(battles or not options.maps, "only smac and smac-scripted have maps to choose from")
+    require(learned or options.name == "smac", "only smac has algorithms to choose from")
+    untrained = options.name in ("mpe-controllers", "smac-scripted")
+    require(options.scale == 1 or not untrained, f"nothing is trained in {options.name}, so it has no scale")
     if options.name == "mpe-controllers":
-        require(options.scale == 1, "nothing is trained in mpe-controllers, so that it has no scale")
         mpe_controllers.reproduce(out, options.seeds or 4000, console)
+    elif options.name == "smac-scripted":
+        smac_scripted.reproduce(out, options.maps or smac_scripted.MAPS, options.seeds or 256, console)
     elif options.name == "matrix-game":
         matrix_game.reproduce(out, options.seeds or 200, options.scale, options.sweep, console)
     elif options.name == "mpe":
         mpe.reproduce(out, options.seeds or 5, options.scale, options.sweep, options.tasks, console)
     elif options.name == "smac":
-        smac.reproduce(out, options.maps, options.algorithms, options.seeds or 5, options.scale, console)
+        smac.reproduce(
+            out, options.maps or smac.MAPS, options.algorithms, options.seeds or 5, options.scale, console
+        )
     elif options.name == "multi-goal":
         multi_goal.reproduce(out, options.seeds or 10, options.scale, console)
     else:

@@ -97,23 +97,25 @@ class ReproduceOptions:
     Args:
         name: which figure or table.
         seeds: seeds (or games, or episodes) of every method, at once; by default 200, 10 (multi-goal),
-            5 (mpe, smac), 240 (games) or 4000 (episodes of the controllers).
+            5 (mpe, smac), 240 (games), 4000 (episodes of the controllers) or 256 (of SMAC's scripts).
         scale: length of training, as a multiple of the preset's (smac: of 500,000 steps).
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
         tasks: which of the particle tasks (mpe).
-        maps: which of SMAC's maps (smac).
+        maps: which of SMAC's maps; by default 3m and 8m (smac) or all (smac-scripted).
         algorithms: which algorithms learn on them (smac).
         out: the folder for data and figures (results/NAME).
     """
 
     name: tyro.conf.Positional[
-        Literal["matrix-game", "multi-goal", "random-games", "mpe", "mpe-controllers", "smac"]
+        Literal[
+            "matrix-game", "multi-goal", "random-games", "mpe", "mpe-controllers", "smac", "smac-scripted"
+        ]
     ]
     seeds: int | None = None
     scale: float = 1.0
     sweep: int = 0
     tasks: tuple[Literal["simple-spread", "formation-control", "line-control"], ...] = mpe.TASKS
-    maps: tuple[str, ...] = smac.MAPS
+    maps: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = smac.METHODS
     out: Path | None = None
 

@@ -88,7 +88,7 @@ def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str]):
     for args, said in (
         (["smac", "--maps", "9m"], "unknown map '9m'"),
         (["smac", "--algorithms", "qmax"], "unknown algorithm 'qmax'"),
-        (["mpe", "--maps", MAPS[0]], "only smac has maps"),
+        (["mpe", "--maps", MAPS[0]], "only smac and smac-scripted have maps"),
     ):
         assert main(["reproduce", *args]) == 2
         err = capsys.readouterr().err
