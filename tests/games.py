@@ -87,3 +87,41 @@ class Cue:
             truncated=jnp.asarray(False),
             won=jnp.asarray(False),
         )
+
+
+@dataclass(frozen=True)
+class Gamble:
+    """The first agent sees a coin and is paid for naming it; the second does not, and bets on its side.
+
+    Heads, in two of five games, pays a bet on it well; tails pays little. So to bet on tails is best most
+    often, and to bet on heads is best on average: 5 + 4 in place of 5 + 1.2.
+    """
+
+    heads: float = 0.4
+    naming: float = 5.0
+    payoff = ((10.0, 0.0), (0.0, 2.0))  # of the coin's side and the bet
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec(n_agents=2, n_actions=2, obs_dim=3, state_dim=2, horizon=1)
+
+    def reset(self, key: PRNGKey) -> tuple[Place, TimeStep]:
+        side = (jax.random.uniform(key) >= self.heads).astype(jnp.int32)
+        place = Place(side, jnp.zeros((), jnp.int32))
+        return place, self._arrive(place, jnp.zeros(()))
+
+    def step(self, state: Place, actions: Int[Array, " 2"], key: PRNGKey) -> tuple[Place, TimeStep]:
+        named = self.naming * (actions[0] == state.where)
+        place = Place(state.where, state.time + 1)
+        return place, self._arrive(place, named + jnp.asarray(self.payoff)[state.where, actions[1]])
+
+    def _arrive(self, place: Place, reward: Array) -> TimeStep:
+        coin, yes = jax.nn.one_hot(place.where, 2), jnp.ones((2, 2), bool)
+        seen = jnp.stack([jnp.append(coin, 0.0), jnp.asarray([0.0, 0.0, 1.0])])
+        return TimeStep(
+            Observation(seen, coin, yes, yes),
+            reward=reward,
+            terminated=place.time >= 1,
+            truncated=jnp.asarray(False),
+            won=jnp.asarray(False),
+        )

@@ -22,6 +22,7 @@ from macpf.maths import (
     pick,
     soft_imitation,
     soft_improvement,
+    soft_regression,
     soft_value,
     taken,
     td_lambda,
@@ -253,12 +254,12 @@ def test_gae_does_not_look_behind_the_end(seed):
     assert_array_equal(advantages(other, 0.95)[:length], advantages(rows, 0.95)[:length])
 
 
-# Two ways to come near exp(Q / alpha)
+# Three ways to come near exp(Q / alpha)
 
 
 @given(seeds)
-def test_both_ways_to_improve_a_policy_end_at_the_same(seed):
-    """Both gradients vanish at the softmax, and only there: moved off it, both point back."""
+def test_all_ways_to_improve_a_policy_end_at_the_same(seed):
+    """All gradients vanish at the softmax, and only there: moved off it, all point back."""
     q, avail = random_case(seed)
     alpha = jnp.asarray(0.5)
 
@@ -268,9 +269,12 @@ def test_both_ways_to_improve_a_policy_end_at_the_same(seed):
     def by_divergence(logits):
         return jnp.sum(soft_improvement(log_softmax(logits, avail), jnp.where(avail, q, 0.0), alpha))
 
-    best = q / alpha
+    def by_regression(logits):
+        return jnp.sum(soft_regression(logits, q, avail, alpha))
+
+    best = log_softmax(q / alpha, avail)
     off = best + jnp.arange(q.shape[-1])[None]
-    for loss in (by_imitation, by_divergence):
+    for loss in (by_imitation, by_divergence, by_regression):
         assert_allclose(jax.grad(loss)(best), 0, atol=2e-4)
         assert float(loss(best)) <= float(loss(off)) + 1e-4
 
@@ -280,8 +284,10 @@ def test_imitation_pulls_where_a_policy_is_sure_of_a_wrong_action():
     avail, alpha = jnp.ones((1, 2), bool), jnp.asarray(1.0)
     q, logits = jnp.asarray([[10.0, 0.0]]), jnp.asarray([[0.0, 20.0]])
     pulls = jax.grad(lambda x: soft_imitation(log_softmax(x, avail), q, avail, alpha)[0])(logits)
+    back = jax.grad(lambda x: soft_regression(x, q, avail, alpha)[0])(logits)
     flat = jax.grad(lambda x: soft_improvement(log_softmax(x, avail), q, alpha)[0])(logits)
     assert_allclose(pulls, [[-1.0, 1.0]], atol=1e-3)
+    assert_allclose(back, [[0.0, 2 * (20.0 + 10.0)]], atol=1e-3)
     assert float(jnp.max(jnp.abs(flat))) < 1e-6
 
 
@@ -289,9 +295,31 @@ def test_imitation_pulls_where_a_policy_is_sure_of_a_wrong_action():
 def test_what_cannot_be_done_is_not_imitated(seed):
     q, avail = random_case(seed)
     log_pi = log_softmax(jnp.flip(q, axis=-1), avail)
-    one, two = (soft_imitation(log_pi, x, avail, jnp.asarray(0.5)) for x in (q, jnp.where(avail, q, 1e6)))
-    assert_array_equal(one, two)
-    assert np.isfinite(np.asarray(one)).all()
+    for loss in (soft_imitation, soft_regression):
+        one, two = (loss(log_pi, x, avail, jnp.asarray(0.5)) for x in (q, jnp.where(avail, q, 1e6)))
+        assert_array_equal(one, two)
+        assert np.isfinite(np.asarray(one)).all()
+
+
+def test_who_sees_less_than_the_critic_follows_what_is_best_on_average_or_most_often():
+    """A side of a coin that is not seen decides what two bets pay; heads is rare, and pays well."""
+    chance, pays = np.asarray([0.4, 0.6]), jnp.asarray([[10.0, 0.0], [0.0, 2.0]])
+    avail, alpha = jnp.ones((2, 2), bool), jnp.asarray(0.5)
+
+    def least(loss):
+        """The policy of least expected loss, the same for both sides."""
+        logits = jnp.zeros(2)
+        slope = jax.jit(jax.grad(lambda x: jnp.sum(chance * loss(jnp.tile(x, (2, 1))))))
+        for _ in range(3000):
+            logits = logits - 0.5 * slope(logits)
+        return np.asarray(jax.nn.softmax(logits))
+
+    most_often = least(lambda x: soft_imitation(log_softmax(x, avail), pays, avail, alpha))
+    on_average = least(lambda x: soft_regression(x, pays, avail, alpha))
+    best = np.asarray(jax.nn.softmax(pays / alpha))
+    assert_allclose(most_often, chance @ best, atol=1e-3)  # 0.41 and 0.59
+    assert_allclose(on_average, jax.nn.softmax(chance @ pays / alpha), atol=1e-3)  # 0.996 and 0.004
+    assert (most_often.argmax(), on_average.argmax()) == (1, 0)
 
 
 # The best, and the soft best

@@ -102,6 +102,19 @@ def soft_imitation(
     return -jnp.sum(jnp.exp(log_softmax(q / alpha, avail)) * log_pi, axis=-1)
 
 
+def soft_regression(
+    logits: Float[Array, "*b A"], q: Float[Array, "*b A"], avail: Bool[Array, "*b A"], alpha: Float[Array, ""]
+) -> Float[Array, "*b"]:
+    """The squared distance of alpha times the logits from the soft advantages.
+
+    Least for the same policy as `soft_improvement`, without plateaus. Where Q varies with what a policy does
+    not see, both come to exp(E[Q] / alpha): what is best on average. `soft_imitation` comes to the mean of
+    exp(Q / alpha), at low temperatures what is best most often.
+    """
+    advantage = q - soft_value(q, avail, alpha)[..., None]
+    return jnp.sum(jnp.where(avail, (alpha * logits - advantage) ** 2, 0.0), axis=-1)
+
+
 def td_lambda(
     reward: Float[Array, " T"],
     terminated: Bool[Array, " T"],

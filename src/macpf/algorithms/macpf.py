@@ -28,6 +28,7 @@ from macpf.maths import (
     pick,
     soft_imitation,
     soft_improvement,
+    soft_regression,
     taken,
 )
 from macpf.networks.agents import (
@@ -117,8 +118,10 @@ class MACPF:
         critic_speed: the critics' learning rate, in those of the actors.
         extraction: pi_ind learns from q_ind, a critic of its own; or it is committed: from the dependent
             critic, where all others do what they are likeliest to do.
-        improvement: policies minimise their divergence from exp(Q / alpha) as in the paper; or its divergence
-            from them, which has the same answer but no plateau where a policy is sure of a wrong one.
+        improvement: policies minimise their divergence from exp(Q / alpha) as in the paper; or, by imitation,
+            its divergence from them, which has the same answer but no plateau where a policy is sure of a
+            wrong one. A committed pi_ind sees less than the critic: by imitation it does what is best most
+            often, by expectation what is best on average (pi_dep then imitates).
         delta: what a committed agent is paid for the action it is likeliest to take anyway; more than that
             it will not lose by it, and much less than the temperature does not hold a tie broken.
         targets: the critic's targets are sampled, or the value of the next state (mixer Advantage).
@@ -151,7 +154,7 @@ class MACPF:
     target_period: int = 200
     critic_speed: float = 1.0
     extraction: Literal["factored", "committed"] = "factored"
-    improvement: Literal["paper", "imitation"] = "paper"
+    improvement: Literal["paper", "imitation", "expectation"] = "paper"
     delta: float = 0.1
     targets: Literal["sampled", "value"] = "sampled"
     groups: int | None = None
@@ -374,6 +377,9 @@ class MACPF:
             l_ind=(q_jt_ind[:-1] - sg(y_ind)) ** 2 + jax.vmap(mixer.penalty)(seen.state[:-1]),  # Eq. 17
             l_dep=(q_jt_dep[:-1] - sg(y_dep)) ** 2 + jax.vmap(mixer_dep.penalty)(seen.state[:-1]),  # Eq. 16
         )
+        if self.improvement == "expectation":
+            expected = jnp.mean(soft_regression(l_ind, sg(q_own), seen.avail, alpha_ind), axis=-1)
+            losses = losses._replace(j_ind=expected[:-1])
         metrics = {"entropy_ind": jnp.mean(entropy(log_pi_ind), axis=-1)[:-1]}
         nothing = jnp.zeros_like(losses.j_ind)
         if not self.dependent:
@@ -390,9 +396,9 @@ class MACPF:
         alpha: Float[Array, ""],
     ) -> Float[Array, " rows"]:
         """How far the agents' policies are from the soft-optimal ones under a critic."""
-        if self.improvement == "imitation":
-            return jnp.mean(soft_imitation(log_pi, q, avail, alpha), axis=-1)
-        return jnp.mean(soft_improvement(log_pi, q, alpha), axis=-1)
+        if self.improvement == "paper":
+            return jnp.mean(soft_improvement(log_pi, q, alpha), axis=-1)
+        return jnp.mean(soft_imitation(log_pi, q, avail, alpha), axis=-1)
 
     def committed_values(
         self, l_ind: Float[Array, "rows N A"], q_dep: Chain, avail: Bool[Array, "rows N A"]
