@@ -109,7 +109,7 @@ def soft_regression(
 
     Least for the same policy as `soft_improvement`, without plateaus. Where Q varies with what a policy does
     not see, both come to exp(E[Q] / alpha): what is best on average. `soft_imitation` comes to the mean of
-    exp(Q / alpha), at low temperatures what is best most often.
+    the policies exp(Q / alpha), at low temperatures what is best most often.
     """
     advantage = q - soft_value(q, avail, alpha)[..., None]
     return jnp.sum(jnp.where(avail, (alpha * logits - advantage) ** 2, 0.0), axis=-1)
