@@ -1,7 +1,9 @@
 """SMAX, the battles of JaxMARL, at a number of units: what our steps a second are compared with."""
 
+import contextlib
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +24,10 @@ def battles(allies: int, enemies: int) -> tuple[Callable[..., Any], Callable[...
     Against SMAX's own heuristic enemy, eight frames a step; a battle that ended begins anew by itself. What
     agents observe is carried along, as it is beside ours.
     """
-    smax = importlib.import_module("jaxmarl.environments.smax")
-    scenario = importlib.import_module("jaxmarl.environments.smax.smax_env").Scenario
+    # JaxMARL prints when it is imported, and leaves standard output where the process had it first.
+    with contextlib.redirect_stdout(sys.stderr), contextlib.redirect_stderr(sys.stderr):
+        smax = importlib.import_module("jaxmarl.environments.smax")
+        scenario = importlib.import_module("jaxmarl.environments.smax.smax_env").Scenario
     marines = jnp.zeros(allies + enemies, jnp.uint8)
     env = smax.HeuristicEnemySMAX(scenario=scenario(marines, allies, enemies, False, False))
 
