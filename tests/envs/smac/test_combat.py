@@ -326,6 +326,15 @@ def test_nobody_but_those_who_can_shoots_at_a_medivac():
     assert float(after.x[0]) == 10  # the marauder's order is refused, so it stands
 
 
+def test_nobody_fires_at_the_dead():
+    env = SMAC(duel("1 marine", "2 marine"), STILL)
+    start = staged(env, [(10, 16), (13, 16), (28, 28)], health={1: 0.0}, cooldown={2: 1e6})
+    after = play_frames(env, start, [ATTACK], 1)[-1]
+    assert float(after.cooldown[0]) == 0
+    alive = staged(env, [(10, 16), (13, 16), (28, 28)], cooldown={1: 1e6, 2: 1e6})
+    assert float(play_frames(env, alive, [ATTACK], 1)[-1].cooldown[0]) > 0
+
+
 def test_mutual_kills_happen():
     env = SMAC(duel("1 marine", "1 marine"), STILL)
     start = staged(env, [(10, 16), (15, 16)], health={0: 3.0, 1: 3.0})

@@ -268,6 +268,14 @@ def test_collisions_are_mutual(name):
     assert (apart == apart.T).all()
 
 
+def test_who_walks_behind_another_does_not_go_round_it():
+    env = SMAC(duel("2 marine", "1 zealot"), STILL)
+    start = staged(env, [(10, 16), (10.76, 16), (28, 28)], cooldown={2: 1e6})
+    after, _ = step_of(env)(start, jnp.asarray([EAST, EAST], jnp.int32), KEY)
+    assert np.asarray(after.y[:2]) == pytest.approx([16, 16], abs=1e-3)
+    assert np.asarray(after.x[:2]) == pytest.approx([11.125, 11.885], abs=0.1)
+
+
 @pytest.mark.parametrize("name", ["MMM2", "2c_vs_64zg", "3s5z"])
 def test_a_gpu_moves_units_where_a_cpu_does(name, monkeypatch):
     """There rows of pairs have zeros behind them; everybody is in a crowd, some walk, some fight."""
