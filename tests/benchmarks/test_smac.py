@@ -15,9 +15,10 @@ from macpf.cli import main
 
 @pytest.fixture(autouse=True)
 def ranks():
-    """SMAX adds arrays of different ranks."""
-    with jax.numpy_rank_promotion("allow"):
-        yield
+    """SMAX adds arrays of different ranks, in whatever thread it is compiled."""
+    jax.config.update("jax_numpy_rank_promotion", "allow")
+    yield
+    jax.config.update("jax_numpy_rank_promotion", "raise")  # as everywhere else (conftest.py)
 
 
 def test_every_available_action_is_drawn_and_no_other():
@@ -56,9 +57,9 @@ def test_a_peer_plays_as_many_units(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(smax, "installed", lambda: True)
     monkeypatch.setattr(smax, "battles", battles)
-    found = smac.peer("27m_vs_30m", 2, 0.01)
-    assert found is not None
-    assert found.steps > 0
+    _, theirs = smac.rivals("27m_vs_30m", 2)
+    assert theirs is not None
+    assert smac.speed(theirs, 2, 0.01).steps > 0
     assert units == [(27, 30)]
 
 

@@ -1,9 +1,12 @@
 """How many steps of SMAC's maps a second of random legal play makes, and how many of SMAX's, its peer."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,18 +105,18 @@ def speed(program: Program, copies: int, seconds: float) -> Speed:
     return Speed(in_a_row(copies) * copies / float(np.median(times)), program.compiling)
 
 
-def peer(name: str, copies: int, seconds: float) -> Speed | None:
-    """The same of SMAX with as many units on each side; None where JaxMARL is not installed."""
+def rivals(name: str, copies: int) -> tuple[Program, Program | None]:
+    """The program of a map, and that of SMAX with as many units on each side where JaxMARL is installed."""
     field = SMAC(name).field
-    if not smax.installed():
-        return None
-    return speed(compiled(*smax.battles(field.n, field.e), copies), copies, seconds)
+    ours = compiled(*battles(name), copies)
+    return ours, compiled(*smax.battles(field.n, field.e), copies) if smax.installed() else None
 
 
 def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path | None) -> None:
     """Times every map at every number of copies, prints the table, and writes the numbers where asked to.
 
-    Where JaxMARL is installed, its SMAX plays as many units beside each.
+    Where JaxMARL is installed, its SMAX plays as many units beside each. All is compiled before anything is
+    timed, several programs at once where there are cores for it.
     """
     for n in copies:
         require(n > 0, f"there must be a copy at least, not {n}")
@@ -124,17 +127,21 @@ def main(maps: Sequence[str], copies: Sequence[int], seconds: float, out: Path |
     for column in ("map", "copies", "steps/s", "compiling, s", "SMAX, steps/s", "times SMAX"):
         table.add_column(column, justify="left" if column == "map" else "right")
     rows: list[dict[str, Any]] = []
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("timing", total=len(maps) * len(copies))
-        for name in maps:
-            for n in copies:
-                ours = speed(compiled(*battles(name), n), n, seconds)
-                theirs = peer(name, n, seconds)
-                row = {"map": name, "copies": n, **ours._asdict(), "smax": theirs and theirs._asdict()}
-                rows.append(row)
-                beside = (f"{theirs.steps:,.0f}", f"{ours.steps / theirs.steps:.1f}") if theirs else "--"
-                table.add_row(name, f"{n:,}", f"{ours.steps:,.0f}", f"{ours.compiling:.1f}", *beside)
-                progress.advance(task)
+    cells, workers = [*product(maps, copies)], max(1, (os.cpu_count() or 1) // 4)
+    with (
+        Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        made = pool.map(lambda cell: rivals(*cell), cells)
+        programs = [*progress.track(made, total=len(cells), description="compiling")]
+        timed = progress.track(zip(cells, programs, strict=True), total=len(cells), description="timing")
+        for (name, n), (our_program, their_program) in timed:
+            ours = speed(our_program, n, seconds)
+            theirs = speed(their_program, n, seconds) if their_program else None
+            row = {"map": name, "copies": n, **ours._asdict(), "smax": theirs and theirs._asdict()}
+            rows.append(row)
+            beside = (f"{theirs.steps:,.0f}", f"{ours.steps / theirs.steps:.1f}") if theirs else "--"
+            table.add_row(name, f"{n:,}", f"{ours.steps:,.0f}", f"{ours.compiling:.1f}", *beside)
     Console().print(table)
     if out is not None:
         versions = {"macpf": __version__, "jax": jax.__version__}
