@@ -32,18 +32,3 @@ def test_kept_numbers_can_be_batched_and_have_their_slope(cpu, monkeypatch):
 def test_loops_are_unrolled_on_a_gpu_alone(cpu, steps, monkeypatch):
     monkeypatch.setattr(backend, "on_cpu", lambda: cpu)
     assert backend.unroll(8) == steps
-
-
-@pytest.mark.parametrize(
-    ("cpu", "length", "width"),
-    [(True, 22, 22), (False, 22, 32), (False, 16, 16), (False, 3, 4), (False, 1, 1), (False, 57, 57)],
-)
-def test_rows_are_widened_to_what_a_warp_shares_on_a_gpu_alone(cpu, length, width, monkeypatch):
-    monkeypatch.setattr(backend, "on_cpu", lambda: cpu)
-    there = np.arange(1.0, 2 * length + 1).reshape(2, length)
-    for rows in (there, jnp.asarray(there)):
-        wide = backend.wide(rows)
-        assert wide.shape == (2, width)
-        assert isinstance(wide, np.ndarray) == isinstance(rows, np.ndarray)
-        assert (wide[:, :length] == rows).all()
-        assert not wide[:, length:].any()

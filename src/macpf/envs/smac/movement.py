@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from macpf.backend import kept, wide
+from macpf.backend import kept
 from macpf.envs.smac.battle import Battle
 from macpf.envs.smac.field import Field
 from macpf.envs.smac.terrain import BORDER, EDGE, SIZE, heading, is_open
@@ -27,28 +27,27 @@ class Pairs(NamedTuple):
 
     `closing` is by how much a step of the first brings it nearer to the second, times their distance d. As
     long as that is at most `room`, two whose centres keep a distance of a do not come to overlap, since
-    (d^2 - a^2) / 2 <= d (d - a). There may be more columns than units (`wide`): they collide with nobody.
+    (d^2 - a^2) / 2 <= d (d - a).
     """
 
-    x: Float[Array, "U W"]
-    y: Float[Array, "U W"]
-    room: Float[Array, "U W"]
+    x: Float[Array, "U U"]
+    y: Float[Array, "U U"]
+    room: Float[Array, "U U"]
 
-    def closing(self, by: Place) -> Float[Array, "U W"]:
+    def closing(self, by: Place) -> Float[Array, "U U"]:
         return by[0][:, None] * self.x + by[1][:, None] * self.y
 
-    def met(self, by: Place) -> Float[Array, "U W"]:
+    def met(self, by: Place) -> Float[Array, "U U"]:
         """The same for the second's step towards the first."""
-        return -(wide(by[0])[None] * self.x + wide(by[1])[None] * self.y)
+        return -(by[0][None] * self.x + by[1][None] * self.y)
 
 
 def pairs(field: Field, battle: Battle) -> Pairs:
     """All pairs of units; the dead are far from everybody, and two at the very same place part by index."""
     order = np.arange(len(field.kinds), dtype=np.float32)
     x = kept(jnp.where(battle.alive, battle.x + 1e-5 * order, FAR * (1 + order)))
-    dx, dy = wide(x)[None] - x[:, None], wide(battle.y)[None] - battle.y[:, None]
-    apart = wide(field.apart)
-    apart2 = np.where(apart > 0, apart**2, -(FAR**2))
+    dx, dy = x[None] - x[:, None], battle.y[None] - battle.y[:, None]
+    apart2 = np.where(field.apart > 0, field.apart**2, -(FAR**2))
     return Pairs(dx, dy, (dx**2 + dy**2 - apart2) / 2)
 
 
@@ -112,7 +111,7 @@ def round_others(
     side = jnp.sign(turn)
     ahead = between.closing(by)
     aside = between.closing((-by_y * side, by_x * side))
-    blocks = (ahead > jnp.maximum(between.room, 0.0) + SQUEEZE) & wide(stands)[None]
+    blocks = (ahead > jnp.maximum(between.room, 0.0) + SQUEEZE) & stands[None]
     # The sine of the angle to the one in the way that is furthest round on that side.
     sine = aside * jax.lax.rsqrt(ahead**2 + aside**2 + 1e-12)
     worst = jnp.max(jnp.where(blocks, sine, -2.0), axis=1)
@@ -141,13 +140,13 @@ def make_room(field: Field, between: Pairs, by: Place, fixed: Bool[Array, " U"])
     """Some sweeps in which those who would run into each other, or do overlap, give way, all at once."""
     by_x, by_y = by
     team = np.arange(len(field.kinds)) >= field.n
-    mates, apart = wide((team[:, None] == team[None]).astype(np.float32)), wide(field.apart)
+    mates = (team[:, None] == team[None]).astype(np.float32)
     moving = (by_x != 0) | (by_y != 0)
     yields = jnp.where(fixed | (field.speed == 0), 0.0, jnp.where(moving, GOING_YIELDS, STANDING_YIELDS))
     # Each gives way by its part of the closing in; for its own, who is free to counts as if it did some.
     mine = jnp.maximum(between.closing(by), 0.0) + mates * yields[:, None]
-    yours = jnp.maximum(between.met(by), 0.0) + mates * wide(yields)[None]
-    share = mine / (mine + yours + 1e-9) * (field.rules.yielding / np.maximum(apart, 1e-6) ** 2)
+    yours = jnp.maximum(between.met(by), 0.0) + mates * yields[None]
+    share = mine / (mine + yours + 1e-9) * (field.rules.yielding / np.maximum(field.apart, 1e-6) ** 2)
     for _ in range(field.rules.sweeps):
         closing = between.closing((by_x, by_y)) + between.met((by_x, by_y))
         back = jnp.maximum(closing - between.room, 0.0) * share
@@ -164,8 +163,7 @@ def keep_apart(field: Field, old: Place, new: Place, between: Pairs) -> Place:
     """
     by_x, by_y = by = new[0] - old[0], new[1] - old[1]
     closing, met = between.closing(by), jnp.maximum(between.met(by), 0.0)
-    apart = wide(field.apart)
-    contact2 = apart**2 - np.maximum(apart - field.rules.contact, 0.0) ** 2
+    contact2 = field.apart**2 - np.maximum(field.apart - field.rules.contact, 0.0) ** 2
     room = jnp.maximum(between.room + contact2 / 2, 0.0)
     part = jnp.where(closing > 0, room / jnp.maximum(closing + met, 1e-6), 1.0)
     part = jnp.minimum(jnp.min(part, axis=1), 1.0)
