@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from macpf.reproduce.mpe import (
     Row,
     against_controller,
     ceiling,
+    dependence,
     draw_curves,
     final,
     lambda_of,
@@ -200,6 +202,20 @@ def test_the_better_of_ours_is_set_against_every_baseline():
     assert of["simple-spread", "QPLEX"].startswith("4.26 (p 0.0")  # both given as mean and deviation of 5
     assert of["formation-control", "FOP"] == "0.05 (p 0.66)"
     assert of["line-control", "VDN"] == "-"
+
+
+def test_what_knowing_the_predecessors_actions_is_worth():
+    """Seeds and episodes are pairs: what is 2 in all of them is 2 for certain, however they differ."""
+    found = made_up()
+    for algorithm, gain in (("macpf", 2), ("macpf-plus", -1)):
+        there = found[name := f"line-control/{algorithm}"]
+        knowing = {"final_dep": there.extra["final_ind"] + gain}
+        found = found | {name: replace(there, extra={**there.extra, **knowing})}
+    lines = cells_of(dependence(found, ("line-control",)))
+    assert lines == [
+        ["line-control", "MACPF", "2.00 [2.00, 2.00]"],
+        ["line-control", "macpf-plus", "-1.00 [-1.00, -1.00]"],
+    ]
 
 
 def test_every_learning_rate_of_a_whole_training_has_a_line():

@@ -83,7 +83,7 @@ def reproduce(
         Console().print(table)
     draw_curves(found, tasks, out / "curves.png")
     sweeps = [sweep_table(found, tasks)] if sweep_seeds else []
-    parts = [markdown, leads(found, tasks), rates_table(found, tasks), *sweeps]
+    parts = [markdown, leads(found, tasks), dependence(found, tasks), rates_table(found, tasks), *sweeps]
     (out / "table.md").write_text("\n".join(parts))
     console.print(f"data, figure and table: {out}", highlight=False, soft_wrap=True)
 
@@ -143,10 +143,10 @@ def rates_of(found: Found) -> list[float]:
     return [setting.get(LR, own) for setting in found.lanes.settings]
 
 
-def final(found: Mapping[str, Found], task: str, name: str) -> Returns:
-    """The returns of a method's decentralised policy in the common episodes."""
+def final(found: Mapping[str, Found], task: str, name: str, policy: str = "ind") -> Returns:
+    """The returns of a method's decentralised policy, or of another one, in the common episodes."""
     result = found[f"{task}/{name}"]
-    return result.extra["final_ind"][result.lanes.setting_of == preset_of(result)]
+    return result.extra[f"final_{policy}"][result.lanes.setting_of == preset_of(result)]
 
 
 def paper_s(row: Row, task: str) -> Sample | None:
@@ -203,6 +203,18 @@ def leads(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
             if row.algorithm not in OURS:
                 lead: Difference = difference(final(found, task, best), final(found, task, row.algorithm))
                 lines.append(f"| {task} | {best} | {row.label} | {lead} | {lead_in_paper(row, task)} |")
+    return "\n".join(lines) + "\n"
+
+
+def dependence(found: Mapping[str, Found], tasks: tuple[str, ...]) -> str:
+    """What it is worth to agents to know what their predecessors do, where a method has a policy for that."""
+    lines = ["| task | method | pi_dep ahead of pi_ind by [95 % interval] |", "|---|---|---|"]
+    for task in tasks:
+        for row in ROWS:
+            if "final_dep" in found[f"{task}/{row.algorithm}"].extra:
+                dep, ind = (final(found, task, row.algorithm, policy) for policy in ("dep", "ind"))
+                ahead = difference(dep - ind, np.zeros((1, dep.shape[1])))  # of the same seed
+                lines.append(f"| {task} | {row.label} | {ahead} |")
     return "\n".join(lines) + "\n"
 
 
