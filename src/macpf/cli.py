@@ -34,7 +34,16 @@ from macpf.options import (
 )
 from macpf.report import figures, joint
 from macpf.report.replay.make import replay_of_controller, replay_of_run, write
-from macpf.reproduce import matrix_game, mpe, mpe_controllers, multi_goal, random_games, smac, smac_scripted
+from macpf.reproduce import (
+    matrix_game,
+    mpe,
+    mpe_apart,
+    mpe_controllers,
+    multi_goal,
+    random_games,
+    smac,
+    smac_scripted,
+)
 from macpf.runs import drive
 from macpf.runs.directory import open_run
 from macpf.runs.run import Run, free_path, load
@@ -200,10 +209,12 @@ def reproduce(args: list[str]) -> None:
     battles, learned = options.name in ("smac", "smac-scripted"), options.algorithms == smac.METHODS
     require(battles or not options.maps, "only smac and smac-scripted have maps to choose from")
     require(learned or options.name == "smac", "only smac has algorithms to choose from")
-    untrained = options.name in ("mpe-controllers", "smac-scripted")
+    untrained = options.name in ("mpe-controllers", "mpe-apart", "smac-scripted")
     require(options.scale == 1 or not untrained, f"nothing is trained in {options.name}, so it has no scale")
     if options.name == "mpe-controllers":
         mpe_controllers.reproduce(out, options.seeds or 4000, console)
+    elif options.name == "mpe-apart":
+        mpe_apart.reproduce(out, out.parent / "mpe", options.seeds or 64, console)
     elif options.name == "smac-scripted":
         smac_scripted.reproduce(out, options.maps or smac_scripted.MAPS, options.seeds or 256, console)
     elif options.name == "matrix-game":

@@ -97,7 +97,8 @@ class ReproduceOptions:
     Args:
         name: which figure or table.
         seeds: seeds (or games, or episodes) of every method, at once; by default 200, 10 (multi-goal),
-            5 (mpe, smac), 240 (games), 4000 (episodes of the controllers) or 256 (of SMAC's scripts).
+            5 (mpe, smac), 240 (games), 4000 (episodes of the controllers), 256 (of SMAC's scripts) or 64
+            (places of the landmarks for which mpe-apart searches).
         scale: length of training, as a multiple of the preset's (smac: of 500,000 steps).
         sweep: seeds of every method under each other setting of the sweep (0: no sweep).
         tasks: which of the particle tasks (mpe).
@@ -108,7 +109,14 @@ class ReproduceOptions:
 
     name: tyro.conf.Positional[
         Literal[
-            "matrix-game", "multi-goal", "random-games", "mpe", "mpe-controllers", "smac", "smac-scripted"
+            "matrix-game",
+            "multi-goal",
+            "random-games",
+            "mpe",
+            "mpe-controllers",
+            "mpe-apart",
+            "smac",
+            "smac-scripted",
         ]
     ]
     seeds: int | None = None

@@ -79,7 +79,7 @@ def difference(
     episodes = ours.shape[1]
 
     def drawn(values: Float[np.ndarray, "n episodes"], columns: Int[np.ndarray, " episodes"]) -> float:
-        return values[rng.integers(len(values), size=len(values))].mean(axis=0)[columns].mean()
+        return float(values[rng.integers(len(values), size=len(values))].mean(axis=0)[columns].mean())
 
     again = []
     for _ in range(draws):

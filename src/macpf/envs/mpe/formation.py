@@ -73,19 +73,15 @@ class FormationControl:
         return spec_of(self, landmarks=1)
 
     def slots(self, world: World) -> Float[Array, "N 2"]:
-        centre = world.landmarks
-        x, y = jnp.moveaxis(world.position - centre, -1, 0)
-        angle = jnp.arctan2(y, x)
-        smallest = jnp.min(jnp.where(angle < 0, angle + 2 * math.pi, angle))
-        return self._ring(centre, smallest)
+        return self.ring(world.landmarks, jnp.min(angles(world.position - world.landmarks)))
 
     def own_slots(self, world: World) -> Float[Array, "N 2"]:
-        return self._ring(world.landmarks, jnp.zeros(()))
+        return self.ring(world.landmarks, jnp.zeros(()))
 
-    def _ring(self, centre: Float[Array, "1 2"], first: Float[Array, ""]) -> Float[Array, "N 2"]:
+    def ring(self, centre: Float[Array, "1 2"], first: Float[Array, ""]) -> Float[Array, "N 2"]:
         """Places at equal angles from the first."""
-        angles = first + jnp.asarray(2 * np.pi * np.arange(self.n_agents) / self.n_agents, jnp.float32)
-        return centre + self.circle * jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)
+        angle = first + jnp.asarray(2 * np.pi * np.arange(self.n_agents) / self.n_agents, jnp.float32)
+        return centre + self.circle * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
 
     def reset(self, key: PRNGKey) -> tuple[World, TimeStep]:
         agents_key, landmark_key = jax.random.split(key)
@@ -98,3 +94,10 @@ class FormationControl:
         world = moved(self, state, actions)
         costs = matched(distances(world, self.slots(world)))
         return world, arrived(self, world, -jnp.sum(jnp.clip(costs, max=self.clip_distance)), costs)
+
+
+def angles(vectors: Float[Array, "*b 2"]) -> Float[Array, "*b"]:
+    """From 0 to 2 pi."""
+    x, y = jnp.moveaxis(vectors, -1, 0)
+    angle = jnp.arctan2(y, x)
+    return jnp.where(angle < 0, angle + 2 * math.pi, angle)
