@@ -8,7 +8,7 @@ import pytest
 
 from macpf.cli import main
 from macpf.reproduce import mpe, mpe_apart
-from macpf.reproduce.mpe_apart import TASKS, in_common_episodes, lead
+from macpf.reproduce.mpe_apart import TASKS, better, in_common_episodes, lead
 
 KEPT = Path(__file__).parents[2] / "results"
 
@@ -18,6 +18,13 @@ def test_a_lead_by_hand():
     played = np.asarray([[[-10, -8], [-10, -10]], [[-9, -6], [-7, -4]]], float)
     ahead = lead(played)
     assert (ahead.low, ahead.mean, ahead.high) == pytest.approx((2 - 1.96, 2, 2 + 1.96))  # 1.96 sqrt(2 / 2)
+
+
+def test_the_better_team_is_chosen_by_other_episodes_than_it_is_judged_by():
+    """With the first landmarks the first team, which is worse where it is judged; then the second."""
+    one = np.asarray([[[-9, -1], [-8, -7]], [[-9, -5], [-8, -5]]], float)
+    other = np.asarray([[[-9, -2], [-8, -3]], [[-9, -4], [-8, -6]]], float)
+    assert better((one, other)).tolist() == [[[-8, -7]], [[-8, -6]]]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -42,7 +49,7 @@ def test_what_is_written_and_not_searched_again(
     assert written["command"] == "macpf reproduce mpe-apart --seeds 2"
     assert np.asarray(written["returns"]).shape == (2, 3, 2)
     table = (tmp_path / "mpe-apart" / "table.md").read_text()
-    assert len(table.splitlines()) == 2 + 3  # nobody was trained there
+    assert len(table.splitlines()) == 2 + 4  # nobody was trained there
 
     monkeypatch.setattr(mpe_apart, "searched", None)  # would fail if it were called
     assert main(command) == 0
