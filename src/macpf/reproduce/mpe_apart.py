@@ -34,7 +34,7 @@ CONVENTIONS: Mapping[Convention, str] = {
     "nearest": "found from: each takes the nearest",
 }
 SEARCH = {"rounds": 4, "starts": 64, "beam": 128, "plays": 64}
-SEED = 0
+SEED = 1  # the settings of the search were tried out with the places of seed 0
 HEADER = ("task", "team", "ahead of `fixed` by [95 % interval]")
 
 Played = Float[np.ndarray, "landmarks plays 2"]  # returns of `fixed`, and of a team found by search
