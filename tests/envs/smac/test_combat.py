@@ -14,7 +14,7 @@ from tests.envs.smac.stage import STILL, duel, play_frames, staged
 from tests.helpers import few
 
 ATTACK = 6
-STOP = 1
+STOP, NORTH = 1, 2
 
 
 def lives(history, unit: int) -> np.ndarray:
@@ -308,6 +308,16 @@ def test_the_opponents_medivac_heals_the_worst_wounded_near_it_by_itself():
         [20.5625, 20.0],  # the first of two alike
         [20.5625, 20.5625],  # then the other, who is the worse off now
     ]
+    nearer = staged(env, [(5, 5), (20, 21), (20.5, 20), (22, 20)], health={1: 20.0, 2: 20.0})
+    first = play_frames(env, nearer, [STOP], 1)[-1]
+    assert np.asarray(first.health[1:3]).tolist() == [20.0, 20.5625]
+    assert np.asarray(first.target).tolist()[2] == 1  # whom it heals, of its own
+
+
+def test_a_medivac_that_is_not_told_to_heals_nobody():
+    env, start = medic_stage(health={0: 20.0})
+    for action in (STOP, NORTH):
+        assert float(play_frames(env, start, [STOP, STOP, action], 4)[-1].health[0]) == 20
 
 
 def test_a_dead_medivac_heals_nobody():

@@ -165,7 +165,7 @@ def test_orders_say_what_actions_mean():
     off = np.stack([orders.goal_x - battle.x[:10], orders.goal_y - battle.y[:10]])[:, :4]
     assert off.round(4).tolist() == [[0, 0, 2, -2], [2, -2, 0, 0]]
     assert [max(t, -1) for t in np.asarray(orders.target).tolist()] == [-1] * 4 + [0, 9] + [-1] * 4
-    assert np.argwhere(np.asarray(orders.heal)).tolist() == [[9, 2]]
+    assert [max(t, -1) for t in np.asarray(orders.heal).tolist()] == [-1] * 9 + [2]
 
 
 def test_agents_stand_when_their_target_dies():

@@ -50,12 +50,12 @@ class Battle(eqx.Module):
 class Orders(eqx.Module):
     """What the agents were told at the start of the step: at most one of the three.
 
-    `target`: the opponent to go for, below 0 if none. `heal[i, j]`: medivac i heals teammate j.
+    `target`: the opponent to go for, below 0 if none. `heal`: the teammate that a medivac heals, likewise.
     `moves`: walk to the goal.
     """
 
     target: Int[Array, " N"]
-    heal: Bool[Array, "N N"]
+    heal: Int[Array, " N"]
     moves: Bool[Array, " N"]
     goal_x: Float[Array, " N"]
     goal_y: Float[Array, " N"]

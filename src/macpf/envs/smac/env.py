@@ -178,7 +178,7 @@ def orders_of(field: Field, interface: Interface, battle: Battle, actions: Int[A
     which, healer = actions - FIRST_TARGET, jnp.asarray(field.heals[:n])
     return Orders(
         target=jnp.where(healer, NOBODY, which),
-        heal=(which[:, None] == jnp.arange(n, dtype=jnp.int32)[None]) & healer[:, None],
+        heal=jnp.where(healer, which, NOBODY),
         moves=moves,
         goal_x=battle.x[:n] + goal[:, 0],
         goal_y=battle.y[:n] + goal[:, 1],
