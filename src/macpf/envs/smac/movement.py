@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from macpf.backend import kept
+from macpf.backend import kept, row_sums, settled
 from macpf.envs.smac.battle import Battle
 from macpf.envs.smac.field import Field
 from macpf.envs.smac.terrain import BORDER, EDGE, SIZE, heading, is_open
@@ -79,7 +79,7 @@ def move(field: Field, battle: Battle, by: Place, fixed: Bool[Array, " U"]) -> t
     """
     x, y = battle.x, battle.y
     between = pairs(field, battle)
-    by, turn = round_others(field, battle, between, by, fixed)
+    by, turn = settled(round_others(field, battle, between, by, fixed))
     by_x, by_y = make_room(field, between, by, fixed)
     to_x, to_y = on_ground(field, (x, y), (x + by_x, y + by_y))
     to_x, to_y = keep_apart(field, (x, y), (to_x, to_y), between)
@@ -150,8 +150,9 @@ def make_room(field: Field, between: Pairs, by: Place, fixed: Bool[Array, " U"])
     for _ in range(field.rules.sweeps):
         closing = between.closing((by_x, by_y)) + between.met((by_x, by_y))
         back = jnp.maximum(closing - between.room, 0.0) * share
-        by_x = by_x - jnp.clip(jnp.sum(back * between.x, axis=1), -LARGEST_PUSH, LARGEST_PUSH)
-        by_y = by_y - jnp.clip(jnp.sum(back * between.y, axis=1), -LARGEST_PUSH, LARGEST_PUSH)
+        push_x, push_y = row_sums(back * between.x, back * between.y)
+        by_x = by_x - jnp.clip(push_x, -LARGEST_PUSH, LARGEST_PUSH)
+        by_y = by_y - jnp.clip(push_y, -LARGEST_PUSH, LARGEST_PUSH)
     return by_x, by_y
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from macpf.backend import kept, unroll
+from macpf.backend import kept, settled, unroll
 from macpf.envs.smac.battle import Battle, Orders, of_all
 from macpf.envs.smac.combat import Aim, aim, fight, recover
 from macpf.envs.smac.enemy import call_for_help, choose_targets
@@ -51,9 +51,7 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
     battle = eqx.tree_at(lambda b: b.target, battle, target)
     ours, theirs = aim(field, battle, orders.target, ally=True), aim(field, battle, target, ally=False)
     battle = fight(field, battle, distance2, ours, theirs, delay)
-    # Who fired is not to be found out anew in each frame that follows.
-    cooldown = jax.lax.optimization_barrier(battle.cooldown)
-    battle = eqx.tree_at(lambda b: (b.health, b.cooldown), battle, (kept(battle.health), cooldown))
+    battle = eqx.tree_at(lambda b: b.health, battle, kept(battle.health))
     engaged = of_all(ours.reached, theirs.reached)
     goal, wants = _goals(field, battle, orders, ours, theirs)
     flight = Flight(goal, wants, jnp.asarray(field.speed))
@@ -62,10 +60,10 @@ def frame(field: Field, battle: Battle, orders: Orders, delay: Float[Array, " U"
         healed, flight = medivacs(field, battle, orders, flight)
     goes = flight.wants & battle.alive & ~engaged
     straight = of_all(orders.moves, jnp.zeros(field.e, bool))
-    by = steps(field, battle, flight.goal, goes, straight, flight.pace)
+    by, engaged = settled((steps(field, battle, flight.goal, goes, straight, flight.pace), engaged))
     (x, y), turn = move(field, battle, by, engaged)
     after = kept(x), kept(y), turn, kept(healed.health)
-    return eqx.tree_at(lambda b: (b.x, b.y, b.turn, b.health), healed, after)
+    return settled(eqx.tree_at(lambda b: (b.x, b.y, b.turn, b.health), healed, after))
 
 
 def _goals(
