@@ -125,3 +125,51 @@ class Gamble:
             truncated=jnp.asarray(False),
             won=jnp.asarray(False),
         )
+
+
+@dataclass(frozen=True)
+class Hint:
+    """The first agent sees a coin, and both are paid for naming its side; then the second may bet on it.
+
+    Told what the first does, the second names the coin too, and knows it from then on: 1 + 1 + 10. Without,
+    it names the likelier side, has learned nothing by that, and had better not bet: 1 + 0.6 + 8. Who takes
+    what it did for what it was told bets, and has 1 + 0.6 + 6.
+    """
+
+    heads: float = 0.6
+    right: float = 10.0
+    safe: float = 8.0
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec(n_agents=2, n_actions=3, obs_dim=5, state_dim=3, horizon=2)
+
+    def reset(self, key: PRNGKey) -> tuple[Place, TimeStep]:
+        side = (jax.random.uniform(key) >= self.heads).astype(jnp.int32)
+        place = Place(side, jnp.zeros((), jnp.int32))
+        return place, self._arrive(place, jnp.zeros(()))
+
+    def step(self, state: Place, actions: Int[Array, " 2"], key: PRNGKey) -> tuple[Place, TimeStep]:
+        named = jnp.sum(1.0 * (actions == state.where))
+        bet = jnp.where(actions[1] == state.where, self.right, 0.0)
+        paid = jnp.where(state.time == 0, named, jnp.where(actions[1] == 2, self.safe, bet))
+        place = Place(state.where, state.time + 1)
+        return place, self._arrive(place, paid)
+
+    def _arrive(self, place: Place, reward: Array) -> TimeStep:
+        """In the first step both name a side; in the second the first agent has nothing more to say."""
+        coin, later = jax.nn.one_hot(place.where, 2), 1.0 * (place.time > 0)
+        seen = jnp.stack([jnp.append(coin, jnp.asarray([later, 1, 0])), jnp.asarray([0, 0, later, 0, 1])])
+        naming, betting = jnp.asarray([[1, 1, 0]] * 2, bool), jnp.asarray([[1, 0, 0], [1, 1, 1]], bool)
+        return TimeStep(
+            Observation(
+                seen,
+                jnp.append(coin, later),
+                jnp.where(place.time == 0, naming, betting),
+                jnp.ones((2, 2), bool),
+            ),
+            reward=reward,
+            terminated=place.time >= 2,
+            truncated=jnp.asarray(False),
+            won=jnp.asarray(False),
+        )

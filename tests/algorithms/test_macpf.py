@@ -167,7 +167,7 @@ def dependent_logits_of(algorithm: MACPF):
     """The dependent logits after every joint action: [A^N, N, A]."""
 
     def logits(learner: LearnerState, memory: Memory, observation: Observation):
-        chain, _ = algorithm._chain_now(learner.networks, memory, observation)
+        chain, _, _ = algorithm._chain_now(learner.networks, memory, observation)
         return jax.vmap(chain)(JOINT)
 
     return quick_jit(logits)

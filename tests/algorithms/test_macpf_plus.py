@@ -16,19 +16,21 @@ from scipy.special import log_softmax, logsumexp
 
 import macpf
 from macpf.algorithms import ALGORITHMS
+from macpf.algorithms.acting import explore
 from macpf.algorithms.learning import LearnerState, mixed
 from macpf.algorithms.macpf import MACPF, Losses, Networks
 from macpf.errors import UserError
+from macpf.maths import log_softmax as jax_log_softmax
 from macpf.networks.agents import see
 from macpf.networks.corrections import pooled
 from macpf.networks.mixers import Additive, Advantage, Attention, Hyper
 from macpf.optim import RMSprop
 from macpf.reproduce.matrix_game import joint_policy
-from macpf.schedules import Linear
+from macpf.schedules import Constant, Linear, Schedule
 from macpf.training import train
 from macpf.types import Memory, Observation, Trajectory
 from tests.algorithms.by_hand import in_numpy, layers
-from tests.games import Gamble
+from tests.games import Gamble, Hint
 from tests.helpers import (
     SPEC,
     STEP,
@@ -362,7 +364,7 @@ def dependent_logits_of(algorithm: MACPF):
     """The dependent logits after every joint action: [A^N, N, A]."""
 
     def logits(learner: LearnerState, memory: Memory, observation: Observation):
-        chain, _ = algorithm._chain_now(learner.networks, memory, observation)
+        chain, _, _ = algorithm._chain_now(learner.networks, memory, observation)
         return jax.vmap(chain)(jnp.asarray(JOINT))
 
     return quick_jit(logits)
@@ -420,6 +422,19 @@ def test_both_samplers_choose_alike(groups):
         one, two = (chosen_of(algorithm)(learner, *now, keys) for algorithm in (in_turn, at_once))
         assert same(one, two)
         assert len(np.unique(np.asarray(one[1]), axis=0)) > 1
+
+
+def test_without_dependence_agents_explore_by_their_independent_policies():
+    always, never = plus(dependence=Constant(1.0)), plus(dependence=Constant(0.0))
+    learner, (memory, now) = random_learner(never, 5), moment(5, never)
+    keys = jax.random.split(jax.random.key(1), 200)
+
+    def alone(key):
+        return explore(learner.networks.pi_ind, memory, now, key, jax_log_softmax, 0.0)[0]
+
+    told, own = (chosen_of(algorithm)(learner, memory, now, keys)[0] for algorithm in (always, never))
+    assert_array_equal(own, jax.vmap(alone)(keys))
+    assert (np.asarray(told) != np.asarray(own)).any(axis=1).mean() > 0.2
 
 
 # Mistakes
@@ -495,3 +510,29 @@ def test_who_does_not_see_the_coin_bets_on_what_is_best_on_average():
     returns = {name: np.asarray(score.returns[:, -1].mean(axis=-1)) for name, score in scores.items()}
     assert_allclose(returns["ind"], 9.0, atol=0.5)
     assert (returns["dep"] > 9.7).sum() >= 3  # told what the first does, it wins every time: 10.2
+
+
+def test_who_learns_from_what_it_did_when_it_was_told_takes_its_own_actions_for_knowledge():
+    """Four seeds of each. Alone, what the second agent named says nothing of the coin; with pi_dep it did."""
+    made = macpf.experiment("macpf-plus", Hint())
+    algorithm = replace(
+        made.algorithm,
+        recurrent=False,
+        hidden=32,
+        mixer=Advantage(32),
+        optimiser=RMSprop(lr=3e-3),
+        alpha=Linear(1.0, 0.2, 2000),
+        epsilon=Linear(1.0, 0.05, 2000),
+    )
+    sizes = {"steps": 6000, "eval_every": 6000, "eval_episodes": 400, "batch": 32, "burn_in": 64}
+
+    def returns(dependence: Schedule) -> dict[str, np.ndarray]:
+        varied = replace(algorithm, dependence=dependence)
+        experiment = replace(made, algorithm=varied, parallel=4, replay=1000, **sizes)
+        scores = quick_jit(jax.vmap(lambda key: train(experiment, key)[1].scores))(jax.random.split(KEY, 4))
+        return {name: np.asarray(score.returns[:, -1].mean(axis=-1)) for name, score in scores.items()}
+
+    told, alone = returns(Constant(1.0)), returns(Linear(1.0, 0.0, 3000))
+    assert (told["ind"] < 8).sum() >= 3  # it bets: 7.6
+    assert (told["dep"] > 11.5).sum() >= 3
+    assert_allclose(alone["ind"], 9.6, atol=0.4)

@@ -96,6 +96,9 @@ class MACPF:
         recurrent: agents remember (a GRU) or not.
         hidden: units of every layer of the agents and corrections.
         dependent: agents learn dependent policies and act by them; without, the ablation CONTROL.
+        dependence: the chance, over environment steps, that agents act by their dependent policies in a step
+            of training, in the paper always; else they act by the independent ones, and what they have done
+            tells them no more than it will when they are alone.
         mixer: from the agents' values to the team's; MACPF's is linear in them.
         optimiser: how parameters descend.
         gamma: discount.
@@ -134,6 +137,7 @@ class MACPF:
     recurrent: bool = True
     hidden: int = 64
     dependent: bool = True
+    dependence: Schedule = field(default_factory=lambda: Linear(1.0, 1.0, 1_000_000))
     mixer: Mixing = field(default_factory=lambda: Hyper(embed=64, hidden=64, form="linear"))
     optimiser: Optimiser = field(default_factory=RMSprop)
     gamma: float = 0.99
@@ -205,15 +209,17 @@ class MACPF:
         if not self.dependent:
             return acting.explore(learner.networks.pi_ind, memory, observation, key, log_policy, epsilon)
         luck_key, force_key = jax.random.split(key)
-        chain, hidden = self._chain_now(learner.networks, memory, observation)
+        chain, logits, hidden = self._chain_now(learner.networks, memory, observation)
         forced = forced_actions(observation.avail, epsilon, force_key)
         luck = jax.random.uniform(luck_key, forced.shape)
+        alone = jax.random.uniform(jax.random.fold_in(key, 0)) >= self.dependence(step)
 
         def decide(logits, given):
-            avail, luck, forced = given
-            return jnp.where(forced >= 0, forced, pick(log_policy(logits, avail), luck))
+            avail, own, luck, forced = given
+            log_pi = log_policy(jnp.where(alone, own, logits), avail)
+            return jnp.where(forced >= 0, forced, pick(log_pi, luck))
 
-        actions = self._choose(chain, decide, (observation.avail, luck, forced))
+        actions = self._choose(chain, decide, (observation.avail, logits, luck, forced))
         return actions, Memory(hidden, actions)
 
     def execute(
@@ -238,7 +244,7 @@ class MACPF:
         sample: bool = False,
     ) -> tuple[Actions, Memory]:
         """The dependent policy: every agent told what its predecessors do."""
-        chain, hidden = self._chain_now(learner.networks, memory, observation)
+        chain, _, hidden = self._chain_now(learner.networks, memory, observation)
         luck = jax.random.uniform(key, chain.own.shape[:1])
 
         def decide(logits, given):
@@ -255,16 +261,16 @@ class MACPF:
         logits, _, _ = see(learner.networks.pi_ind, memory, observation)
         log_pi = {"ind": log_softmax(logits, observation.avail)}  # Eq. 12
         if self.dependent:
-            chain, _ = self._chain_now(learner.networks, memory, observation)
+            chain, _, _ = self._chain_now(learner.networks, memory, observation)
             log_pi["dep"] = log_softmax(chain(actions), observation.avail)  # Eq. 11
         return {name: jnp.sum(taken(of_each, actions)) for name, of_each in log_pi.items()}
 
     def _chain_now(self, networks: Networks, memory: Memory, observation: Observation):
-        """The chain of dependent logits of this moment, and the memory after it."""
+        """The chain of dependent logits of this moment, the independent ones, and the memory after it."""
         logits, h, hidden = see(networks.pi_ind, memory, observation)
         weight = pooled(self._depends(observation.visible), self.dep_pool)
         own = jax.vmap(networks.b_dep.own)(h)
-        return networks.b_dep.chain(self._base(logits), own, weight), hidden  # Eq. 10
+        return networks.b_dep.chain(self._base(logits), own, weight), logits, hidden  # Eq. 10
 
     def _base(self, logits: Float[Array, "*b N A"]) -> Float[Array, "*b N A"]:
         """What the dependent policy adds its correction to: a committed pi_ind is no base for another."""
