@@ -32,3 +32,15 @@ def test_kept_numbers_can_be_batched_and_have_their_slope(cpu, monkeypatch):
 def test_loops_are_unrolled_on_a_gpu_alone(cpu, steps, monkeypatch):
     monkeypatch.setattr(backend, "on_cpu", lambda: cpu)
     assert backend.unroll(8) == steps
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+def test_what_is_settled_or_summed_at_once_is_what_it_was(cpu, monkeypatch):
+    monkeypatch.setattr(backend, "on_cpu", lambda: cpu)
+    one, other = jnp.arange(24.0).reshape(2, 3, 4), jnp.arange(24.0)[::-1].reshape(2, 3, 4) ** 2
+    settled = jax.jit(jax.vmap(backend.settled))({"one": one, "other": other > 100})
+    assert (settled["one"] == one).all()
+    assert (settled["other"] == (other > 100)).all()
+    sums = jax.jit(jax.vmap(backend.row_sums))(one, other)
+    assert np.asarray(sums[0]).tolist() == one.sum(2).tolist()
+    assert np.asarray(sums[1]).tolist() == other.sum(2).tolist()
