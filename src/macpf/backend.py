@@ -1,4 +1,4 @@
-"""What is compiled differently for a CPU, which computes, and for a GPU, which waits for launches."""
+"""What is compiled differently for a CPU and for a GPU, where each kernel costs time, little as it may do."""
 
 from typing import TypeVar
 

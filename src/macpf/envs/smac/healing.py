@@ -142,13 +142,13 @@ Ranked = tuple[Array, Array, Array]
 
 
 def _first(ranks: Ranked) -> Ranked:
-    """The least of all by the first number, of those alike by the second, then by the third."""
+    """The least of all by the first number, of those alike by the second, then by the third, an index."""
 
     def lesser(one: Ranked, other: Ranked) -> Ranked:
         (a, b, c), (x, y, z) = one, other
         before = (a < x) | ((a == x) & ((b < y) | ((b == y) & (c < z))))
-        return tuple(jnp.where(before, p, q) for p, q in zip(one, other, strict=True))  # type: ignore[return-value]
+        return jnp.where(before, a, x), jnp.where(before, b, y), jnp.where(before, c, z)
 
-    last = (jnp.inf, jnp.inf, jnp.iinfo(jnp.int32).max)
-    most = tuple(jnp.asarray(value, rank.dtype) for value, rank in zip(last, ranks, strict=True))
-    return jax.lax.reduce(ranks, most, lesser, (0,))  # type: ignore[return-value]
+    last = jnp.asarray(jnp.inf), jnp.asarray(jnp.inf), jnp.asarray(jnp.iinfo(jnp.int32).max)
+    a, b, c = jax.lax.reduce(ranks, last, lesser, (0,))
+    return a, b, c
